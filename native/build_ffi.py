@@ -1,0 +1,57 @@
+"""Compile native/*.c into one cffi extension, `quantify.engines._native`, for the stable ABI of CPython 3.11 on.
+
+Every `native/NAME.h` is both included by the C sources and parsed by cffi: plain declarations, `#include <stdint.h>`
+and `#pragma once` only. Run as a script it builds into the source tree, for development; the wheel's build hook
+calls `build`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(__file__).resolve().parent
+MODULE = "quantify.engines._native"
+# No -march: the portable path must run anywhere; vector paths carry their own target attributes.
+# -ffp-contract=off: a fused multiply-add would round once where the library rounds twice.
+COMPILE_ARGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-strict-aliasing", "-Wall", "-Wextra", "-pthread"]
+
+
+def make_builder(extra_args: list[str] | None = None) -> FFI:
+    """The configured builder over all headers and sources of this folder."""
+    builder = FFI()
+    headers = sorted(HERE.glob("*.h"))
+    for header in headers:
+        text = re.sub(r"^\s*#.*$", "", header.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        builder.cdef(text)
+    args = COMPILE_ARGS + (extra_args or [])
+    builder.set_source(
+        MODULE,
+        "\n".join(f'#include "{header.name}"' for header in headers),
+        sources=[str(source) for source in sorted(HERE.glob("*.c"))],
+        include_dirs=[str(HERE)],
+        extra_compile_args=args,
+        extra_link_args=[*(extra_args or []), "-pthread"],
+        py_limited_api=True,
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+    )
+    return builder
+
+
+def build(target: Path, extra_args: list[str] | None = None) -> Path:
+    """Compile in a temporary folder and put `_native.abi3.so` into `target`; returns its path."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        built = make_builder(extra_args).compile(tmpdir=scratch, target="_native.abi3.so")
+        destination = target / "_native.abi3.so"
+        shutil.copyfile(built, destination)
+    return destination
+
+
+if __name__ == "__main__":
+    print(build(HERE.parent / "quantify" / "engines", sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""A trained model as readers hand it on: its structure, its classes, and the library's own predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Predict = Callable[[NDArray[np.float64]], NDArray[np.int64]]
+"""Library predict: a float64 matrix (rows × columns) to class indices; the library does its own rounding."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A binary decision tree over model columns; node 0 is the root, arrays are parallel.
+
+    Inner node k sends an input left iff its column `column[k]`, rounded to `dtype`, is ≤ `threshold[k]` (a float64);
+    NaN goes left iff `missing_left[k]`. Leaves have `column[k] == -1` and the class index `label[k]`.
+    Validated: children lie after no cycle, columns and labels in range, thresholds finite.
+    """
+
+    column: tuple[int, ...]
+    threshold: tuple[float, ...]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    missing_left: tuple[bool, ...]
+    label: tuple[int, ...]
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves."""
+        return sum(column < 0 for column in self.column)
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model file, read and validated."""
+
+    path: str
+    sha256: str
+    """Digest of the file's bytes."""
+    kind: str
+    """"tree" (later "network", "ensemble")."""
+    classes: tuple[str, ...]
+    """`str(class)` by class index, in the library's order."""
+    columns: int
+    """Number of model inputs."""
+    column_names: tuple[str, ...] | None
+    """Names the library stored, or None."""
+    structure: Tree
+    predict: Predict
+    accepts_missing: bool
+    """Whether the library's predict takes NaN."""
+    library: str
+    """Library and version that made predict, for the record."""

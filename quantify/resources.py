@@ -1,0 +1,66 @@
+"""Limits on time, memory and workers, and where the files shipped with the package lie."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may use.
+
+    `deadline` is a reading of `time.monotonic()`, so that stages share one clock; None means no limit.
+    """
+
+    deadline: float | None = None
+    """Moment of `time.monotonic()` at which work stops with the bounds proven so far."""
+    memory_mb: int | None = None
+    """Address-space limit of each child process, and the working-set target of engines, in MiB."""
+    jobs: int = 1
+    """Workers to use; results do not depend on it."""
+    seed: int = 0
+    """Seed of everything random; results with the same seed are identical."""
+
+    @classmethod
+    def starting_now(
+        cls, timeout: float | None = None, memory_mb: int | None = None, jobs: int = 1, seed: int = 0
+    ) -> Limits:
+        """Limits whose deadline lies `timeout` seconds ahead."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        return cls(deadline, memory_mb, jobs, seed)
+
+    def remaining(self) -> float | None:
+        """Seconds left (never negative), or None without a deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def expired(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where long work reports how far it is; the default swallows everything.
+
+    Stages call `update`; the command line passes a subclass that draws. Not frozen: it is a channel, not data.
+    """
+
+    started: float = field(default_factory=time.monotonic)
+
+    def update(self, message: str, done: int = 0, total: int = 0) -> None:
+        """Say that `done` of `total` units of the work called `message` are finished (0 of 0: unknown)."""
+
+
+def templates_dir(kind: str) -> Path:
+    """Folder of the templates of `kind` ("c", "html", "examples"): inside the wheel, or in a source checkout.
+
+    Raises:
+        FileNotFoundError: The installation lacks its templates.
+    """
+    package = Path(__file__).resolve().parent
+    for root in (package / "templates", package.parent / "templates"):
+        if (root / kind).is_dir():
+            return root / kind
+    raise FileNotFoundError(f"templates/{kind} is missing from this installation of quantify")
