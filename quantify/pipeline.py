@@ -1,0 +1,396 @@
+"""Flow 1, counting: model file + property file → Evidence; the one module that knows the order of the stages."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from quantify import discretise, engines, properties, readers
+from quantify.errors import ContradictionError, InputError, QuantifyError, UndecidedError
+from quantify.evidence import bundle, crosscheck, rates
+from quantify.ir.count import Count, Engine, Guarantee
+from quantify.ir.evidence import CaseEvidence, Check, Evidence, Witness
+from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
+from quantify.resources import Limits, Progress
+
+if TYPE_CHECKING:
+    from quantify.cnf.engine import CnfEngine
+
+# A query whose inputs are the failures: for these the answer shows an input, replayed through the model.
+FAILURES = {"violated", "fragile", "fp", "fn"}
+CROSS_CHECK_SAMPLES = 200_000
+CROSS_CHECK_SECONDS = 120.0
+"""What the second ways of one case may take when the user set no time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose for one run."""
+
+    engine: str = "auto"
+    counter: str = "ganak"
+    cross_check: bool = False
+    trust_pickle: bool = False
+    limits: Limits = field(default_factory=Limits)
+    samples: int = 1_000_000
+    confidence: Fraction = Fraction(95, 100)
+    epsilon: Fraction = Fraction(4, 5)
+    delta: Fraction = Fraction(1, 5)
+    bundle_directory: Path = Path(".quantify")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A problem that passed validation and the fidelity check, ready to be counted."""
+
+    problem: Problem
+    grid: GridProblem
+    checks: tuple[Check, ...]
+
+
+def prepare(model_path: Path, property_path: Path, options: Options, progress: Progress) -> Prepared:
+    """Read, validate, lower to integers, and compare the integers with the library's own predict.
+
+    Raises:
+        InputError: Model or property cannot be used.
+        ContradictionError: The integer model disagrees with the library on some input.
+    """
+    progress.update("reading the model")
+    source = properties.load(property_path)
+    model = readers.read_model(model_path, trust_pickle=options.trust_pickle)
+    problem = properties.bind(source, model, seed=options.limits.seed)
+    progress.update("lowering to integers")
+    grid = discretise.lower(problem)
+    progress.update("comparing with the library's predict")
+    checks = discretise.check_fidelity(
+        problem, grid, lambda positions: engines.evaluate.labels(grid, positions), seed=options.limits.seed
+    )
+    notes = tuple(Check("note", "ok", note) for note in problem.notes)
+    return Prepared(problem, grid, checks + notes)
+
+
+def count(model_path: Path, property_path: Path, options: Options, progress: Progress) -> Evidence:
+    """Count every query of every case.
+
+    An interruption or the deadline ends the run with what is known: unfinished cases carry the bounds [0, total].
+
+    Raises:
+        QuantifyError: Bad input, a missing tool, a limit before anything was known, or ways that disagree.
+    """
+    started = time.monotonic()
+    prepared = prepare(model_path, property_path, options, progress)
+    problem, grid = prepared.problem, prepared.grid
+    chosen = available_engines(options)
+    if options.engine != "auto" and options.engine not in chosen:
+        raise unknown_engine(options.engine, chosen)
+    cases: list[CaseEvidence] = []
+    checks = list(prepared.checks)
+    interrupted = False
+    for number, (case, grid_case) in enumerate(zip(problem.cases, grid.cases, strict=True)):
+        progress.update("counting", number, len(problem.cases))
+        if interrupted:
+            cases.append(unfinished(problem, grid, case, grid_case))
+            continue
+        try:
+            evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress)
+        except KeyboardInterrupt:
+            interrupted = True
+            evidence, case_checks = unfinished(problem, grid, case, grid_case), ()
+        cases.append(evidence)
+        checks.extend(case_checks)
+    progress.update("counting", len(problem.cases), len(problem.cases))
+    if interrupted:
+        checks.append(Check("interrupted", "warning", "stopped by the user; unfinished counts are bounds"))
+    decided = all(
+        c.lower == c.upper or c.guarantee not in (Guarantee.BOUNDS,) for case in cases for c in case.counts.values()
+    )
+    return Evidence(
+        model=_describe_model(problem),
+        property={"name": problem.name, "kind": problem.kind, "sha256": problem.property_sha256,
+                  "path": problem.property_path, "positive": problem.positive, "norm": problem.norm},
+        domain={"size": problem.domain.size, "measure": problem.measure.kind, "source": problem.measure.source,
+                "features": len(problem.domain.features)},
+        cases=tuple(cases),
+        checks=_merge_checks(checks),
+        scale=math.prod(problem.measure.totals(problem.domain.sizes)) if problem.measure.kind == "product" else 1,
+        complete=decided and not interrupted,
+        seconds=time.monotonic() - started,
+    )
+
+
+def available_engines(options: Options) -> dict[str, Engine]:
+    """Every discovered engine by name, with the CBMC path configured as the options say."""
+    found = dict(engines.discover())
+    if "sample" in found:
+        found["sample"] = engines.sample.SampleEngine(samples=options.samples, confidence=options.confidence)
+    found["cnf"] = _cnf_engine(options)
+    return found
+
+
+def unknown_engine(name: str, known: Mapping[str, object]) -> InputError:
+    """The error for an engine name that is not there."""
+    return InputError(f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted(known))}")
+
+
+def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine], wanted: str) -> tuple[Engine, str]:
+    """The engine that will count the case, and why.
+
+    Raises:
+        InputError: The wanted engine, or every engine, refuses the case.
+    """
+    if wanted != "auto":
+        reason = known[wanted].refuses(grid, case)
+        if reason is not None:
+            raise InputError(f"engine {wanted} cannot count this: {reason}", "use --engine auto")
+        return known[wanted], "chosen by the user"
+    offers, refusals = [], []
+    for name, engine in known.items():
+        if not engine.automatic:
+            continue
+        reason = engine.refuses(grid, case)
+        if reason is None:
+            estimate = engine.estimate(grid, case)
+            offers.append((estimate.seconds, name, estimate.reason))
+        else:
+            refusals.append(f"{name}: {reason}")
+    if not offers:
+        raise InputError(
+            "no exact engine can count this (" + "; ".join(refusals) + ")",
+            "try --engine cnf, or --engine sample for a sampled answer",
+        )
+    seconds, name, reason = min(offers)
+    others = ", ".join(f"{n} ~{s:.2g} s" for s, n, _ in sorted(offers)[1:])
+    return known[name], f"{name}: {reason}, ~{seconds:.2g} s" + (f" ({others})" if others else "")
+
+
+def unfinished(problem: Problem, grid: GridProblem, case: Case, grid_case: GridCase) -> CaseEvidence:
+    """What is known of a case that was never counted: each query lies between 0 and the whole region."""
+    total = rates.region_total(grid, grid_case.region)
+    digest = grid.digest(grid_case)
+    counts = {
+        q.name: Count(0, total, Guarantee.BOUNDS, "none", 0.0, digest) for q in grid_case.queries if q.reported
+    }
+    return _case_evidence(problem, case, counts, total, (), "not counted")
+
+
+def _count_case(
+    prepared: Prepared,
+    case: Case,
+    grid_case: GridCase,
+    known: Mapping[str, Engine],
+    options: Options,
+    progress: Progress,
+) -> tuple[CaseEvidence, tuple[Check, ...]]:
+    problem, grid = prepared.problem, prepared.grid
+    engine, reason = choose_engine(grid, grid_case, known, options.engine)
+    total = rates.region_total(grid, grid_case.region)
+    wanted = grid_case if options.cross_check else _needed(grid_case, problem.kind)
+    counts = _stamped(engine.count(grid, wanted, options.limits, progress), grid.digest(grid_case))
+    checks: list[Check] = []
+    if options.cross_check:
+        progress.update("cross-checking")
+        checks.extend(_cross_check(prepared, case, grid_case, counts, engine, known, options, progress))
+    checks.extend(_what_counts_say(problem, counts))
+    witnesses = tuple(_witnesses(prepared, case, grid_case, counts, total, known, engine, options.limits))
+    reported = {q.name: counts[q.name] for q in grid_case.queries if q.reported and q.name in counts}
+    return _case_evidence(problem, case, reported, total, witnesses, reason), tuple(checks)
+
+
+def _needed(case: GridCase, kind: str) -> GridCase:
+    """The case without queries that only complete a partition (gap and overlap of learnability are always told)."""
+    keep = tuple(q for q in case.queries if q.reported or kind == "learnability" and q.name in ("gap", "overlap"))
+    return replace(case, queries=keep)
+
+
+def _stamped(counts: Mapping[str, Count], digest: str) -> dict[str, Count]:
+    return {name: replace(c, digest=digest) for name, c in counts.items()}
+
+
+def _case_evidence(
+    problem: Problem, case: Case, counts: dict[str, Count], total: int, witnesses: tuple[Witness, ...], reason: str
+) -> CaseEvidence:
+    return CaseEvidence(
+        counts=counts,
+        total=total,
+        metrics=rates.metrics(problem.kind, counts, total),
+        witnesses=witnesses,
+        row=case.row,
+        label=case.label,
+        epsilon=case.epsilon,
+        engine_reason=reason,
+    )
+
+
+def _what_counts_say(problem: Problem, counts: Mapping[str, Count]) -> Iterator[Check]:
+    if problem.kind in ("safety", "classes") and counts and all(
+        c.upper == 0 for name, c in counts.items() if name != "outside"
+    ):
+        yield Check("vacuous", "vacuous", "no input meets the assumption: the property says nothing")
+    for name in ("gap", "overlap"):
+        if name in counts and problem.kind == "learnability":
+            many = counts[name].upper
+            meaning = "no label's expression" if name == "gap" else "more than one label's expression"
+            yield Check(name, "ok" if many == 0 else "measured", f"inputs that meet {meaning}: {crosscheck.text(counts[name])}")
+
+
+# --- cross-check ---------------------------------------------------------------------------------------------------
+def _cross_check(
+    prepared: Prepared,
+    case: Case,
+    grid_case: GridCase,
+    counts: dict[str, Count],
+    first: Engine,
+    known: Mapping[str, Engine],
+    options: Options,
+    progress: Progress,
+) -> list[Check]:
+    problem, grid = prepared.problem, prepared.grid
+    total = rates.region_total(grid, grid_case.region)
+    where = "" if case.row is None else f" (row {case.row}, ε={case.epsilon})"
+    budget = options.limits
+    if budget.deadline is None:
+        budget = replace(budget, deadline=time.monotonic() + CROSS_CHECK_SECONDS)
+    checks: list[Check] = []
+    second: dict[str, Count] = {}
+    try:
+        checks.append(crosscheck.partitions(counts, grid_case.partitions, total))
+        confirmed = False
+        for engine in _second_ways(grid, grid_case, first, known, budget):
+            progress.update(f"cross-checking with {engine.name}")
+            try:
+                second = _stamped(engine.count(grid, grid_case, budget, progress), grid.digest(grid_case))
+            except UndecidedError as error:
+                checks.append(Check(f"cross-check {engine.name}", "skipped", error.message + where))
+                continue
+            check = crosscheck.agreement(counts, second)
+            confirmed = confirmed or check.status == "ok"
+            checks.append(check)
+            checks.append(crosscheck.partitions(second, grid_case.partitions, total))
+        second = engines.sample.SampleEngine(samples=CROSS_CHECK_SAMPLES).count(grid, grid_case, budget, progress)
+        checks.append(crosscheck.agreement(counts, second))
+    except ContradictionError as error:
+        folder = bundle.write_bundle(
+            options.bundle_directory, grid, grid_case, counts, second,
+            files=(Path(problem.model.path), Path(problem.property_path)), reason=error.message,
+        )
+        raise ContradictionError(error.message + where, f"what is needed to reproduce it lies in {folder}") from error
+    if not confirmed:
+        checks.append(Check("cross-check", "failed", "no second exact way finished" + where))
+    return [replace(c, detail=c.detail + where) if where and where not in c.detail else c for c in checks]
+
+
+def _second_ways(
+    grid: GridProblem, case: GridCase, first: Engine, known: Mapping[str, Engine], limits: Limits
+) -> list[Engine]:
+    """The CBMC path and the cheapest other exact engine, except the one that counted first."""
+    remaining = limits.remaining() or 0.0
+    ways: list[Engine] = []
+    others = sorted(
+        (engine.estimate(grid, case).seconds, name)
+        for name, engine in known.items()
+        if name not in ("cnf", first.name) and engine.guarantee is Guarantee.EXACT and engine.refuses(grid, case) is None
+    )
+    if others and others[0][0] < remaining:
+        ways.append(known[others[0][1]])
+    if first.name != "cnf" and known["cnf"].refuses(grid, case) is None:
+        ways.append(known["cnf"])
+    return ways
+
+
+def _merge_checks(checks: list[Check]) -> tuple[Check, ...]:
+    """Checks in order of appearance, exact repetitions once."""
+    return tuple(dict.fromkeys(checks))
+
+
+# --- witnesses -----------------------------------------------------------------------------------------------------
+def _witnesses(
+    prepared: Prepared,
+    case: Case,
+    grid_case: GridCase,
+    counts: Mapping[str, Count],
+    total: int,
+    known: Mapping[str, Engine],
+    first: Engine,
+    limits: Limits,
+) -> Iterator[Witness]:
+    for query in grid_case.queries:
+        if query.name.rpartition("/")[2] not in FAILURES:
+            continue
+        if query.name in counts and counts[query.name].upper == 0:
+            continue
+        if query.name == "fragile" and counts["robust"].lower == total:
+            continue
+        positions = _find_witness(prepared.grid, grid_case, query, known, first, limits)
+        if positions is not None:
+            yield _replayed(prepared, grid_case, query, positions)
+
+
+def _find_witness(
+    grid: GridProblem, case: GridCase, query: GridQuery, known: Mapping[str, Engine], first: Engine, limits: Limits
+) -> tuple[int, ...] | None:
+    for engine in (first, known.get("boxes")):
+        if engine is not None and engine.refuses(grid, case) is None:
+            with contextlib.suppress(UndecidedError):
+                found = engine.witness(grid, case, query, limits)
+                if found is not None:
+                    return found
+    return None
+
+
+def _replayed(prepared: Prepared, case: GridCase, query: GridQuery, positions: tuple[int, ...]) -> Witness:
+    """The witness after the original model was asked about it.
+
+    Raises:
+        ContradictionError: The model's answer, or the predicate, is not what the engine claimed.
+    """
+    problem, grid = prepared.problem, prepared.grid
+    point = np.array([positions], dtype=np.int64)
+    label = int(problem.model.predict(discretise.to_inputs(problem, point))[0])
+    claimed = int(engines.evaluate.labels(grid, point)[0])
+    if label != claimed or not bool(engines.evaluate.truths(grid, case, query, point)[0]):
+        raise ContradictionError(
+            f"a witness for {query.name} does not replay: {problem.domain.shown(positions)} "
+            f"gets {problem.model.classes[label]!r} from the model",
+            "this is a defect of quantify: please report it with the model and the property",
+        )
+    return Witness(query.name, problem.domain.shown(positions), problem.model.classes[label])
+
+
+# --- small parts ---------------------------------------------------------------------------------------------------
+def _describe_model(problem: Problem) -> dict[str, object]:
+    model = problem.model
+    return {
+        "path": model.path,
+        "sha256": model.sha256,
+        "kind": model.kind,
+        "classes": list(model.classes),
+        "features": model.columns,
+        "leaves": model.structure.leaves,
+        "library": model.library,
+    }
+
+
+def _cnf_engine(options: Options) -> CnfEngine:
+    from quantify.cnf.engine import CnfEngine
+
+    return CnfEngine(counter=options.counter, epsilon=options.epsilon, delta=options.delta)
+
+
+def exit_code(evidence: Evidence) -> int:
+    """0, or 3 when a limit left bounds or a cross-check that was asked for could not be made."""
+    failed = any(check.status == "failed" for check in evidence.checks)
+    return 0 if evidence.complete and not failed else 3
+
+
+__all__ = [
+    "Options", "Prepared", "QuantifyError", "available_engines", "choose_engine", "count", "exit_code", "prepare",
+    "unfinished", "unknown_engine",
+]
