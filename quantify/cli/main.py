@@ -1,0 +1,107 @@
+"""The `quantify` command: finds the subcommand, runs it, and turns every error into one message and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from quantify import __version__
+from quantify.errors import QuantifyError
+
+# name → one line of help; the module of the same name in this package holds the command as `command`.
+COMMANDS = {
+    "count": "Count the inputs that satisfy a property of a model.",
+    "emit": "Write the C program or the CNF formula of a property.",
+    "cnf": "Count the models of a DIMACS file, projected.",
+    "doctor": "Show every tool, where it is, and whether it counts correctly.",
+    "init": "Copy a worked example into a new folder.",
+    "completion": "Print the shell completion script.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand only when it is asked for, so that start-up stays short."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"quantify.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean `quantify {close[0]}`?" if close else "see `quantify --help`"
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="quantify")
+def cli() -> None:
+    """How many inputs of a finite domain does a trained model get wrong?
+
+    Exactly, between proven bounds, or with a stated error probability.
+    Exit codes: 0 fine, 2 bad input, 3 undecided (a limit was reached), 4 two ways disagree.
+    """
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code; never lets a known error become a traceback."""
+    try:
+        result: Any = cli.main(arguments, prog_name="quantify", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except QuantifyError as error:
+        report(error.message, error.hint)
+        return error.exit_code
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.exceptions.Abort:
+        report("stopped by the user before anything was counted")
+        return 3
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except KeyboardInterrupt:
+        report("stopped by the user before anything was counted")
+        return 3
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing is wrong, and nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        report(f"{error.strerror or error}: {error.filename}" if error.filename else str(error),
+               "check that the path exists and that there is space and permission to use it")
+        return 2
+    except MemoryError:
+        report("out of memory", "give --memory and --timeout, or a smaller domain")
+        return 3
+
+
+def report(message: str, hint: str = "") -> None:
+    """One error on stderr, with what to do next."""
+    click.echo(f"quantify: error: {message}", err=True)
+    if hint:
+        click.echo(f"  hint: {hint}", err=True)
+
+
+def main() -> None:
+    """Entry point of the installed script."""
+    sys.exit(run())

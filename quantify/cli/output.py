@@ -1,0 +1,133 @@
+"""Where answers and progress go: JSON and pages to files (whole or not at all), progress to stderr after a second."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from quantify.errors import InputError
+from quantify.resources import Progress
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Refuse an output path before hours are spent on what would go there.
+
+    Raises:
+        InputError: A folder does not exist or cannot be written to, or the path is a folder.
+    """
+    for path in paths:
+        if path is None or str(path) == "-":
+            continue
+        folder = path.parent
+        if path.is_dir():
+            raise InputError(f"cannot write to {path}: it is a folder", "give a file name")
+        if not folder.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {folder}", f"mkdir -p {folder}")
+        if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+            raise InputError(f"cannot write {path}: permission denied", "choose another path")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` in one step (a reader sees the old file or the whole new one); `-` is stdout.
+
+    Raises:
+        InputError: The file cannot be written, for example because the disk is full; the old file is untouched.
+    """
+    if str(path) == "-":
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced, only written to
+        _write_in_place(path, text)
+        return
+    name = None
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".quantify-", delete=False) as file:
+            name = file.name
+            file.write(text if text.endswith("\n") else text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except OSError as error:
+        if name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+        raise InputError(f"cannot write {path}: {error.strerror}", "free some space or choose another path") from error
+
+
+def _write_in_place(path: Path, text: str) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", "choose another path") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Write `data` as JSON to `path` (`-` is stdout)."""
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+class TerminalProgress(Progress):
+    """Shows the current stage on stderr once the run has lasted a second; a line a stage when stderr is no terminal."""
+
+    QUIET_SECONDS = 1.0
+    REDRAW_SECONDS = 0.1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn = 0.0
+        self._last = ""
+        self._open_line = False
+
+    def update(self, message: str, done: int = 0, total: int = 0) -> None:
+        now = time.monotonic()
+        if now - self.started < self.QUIET_SECONDS:
+            return
+        share = f" {done}/{total}" if total > 1 and total < 10**9 else (f" {100 * done / total:.1f} %" if total > 1 else "")
+        text = f"[{now - self.started:6.1f} s] {message}{share}"
+        if sys.stderr.isatty():
+            if now - self._drawn >= self.REDRAW_SECONDS:
+                self._drawn = now
+                self._open_line = True
+                sys.stderr.write("\r\x1b[2K" + text[:200])
+                sys.stderr.flush()
+        elif message != self._last:
+            self._last = message
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._open_line:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+            self._open_line = False
+
+
+@contextlib.contextmanager
+def progress(quiet: bool) -> Iterator[Progress]:
+    """Progress for a `with` block; silent when `quiet`."""
+    if quiet:
+        yield Progress()
+        return
+    shown = TerminalProgress()
+    try:
+        yield shown
+    finally:
+        shown.close()
