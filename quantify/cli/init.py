@@ -1,0 +1,47 @@
+"""`quantify init`: copy a worked example into a new folder and train its model there."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from quantify.cli.options import FILE
+from quantify.errors import InputError, UndecidedError
+from quantify.resources import templates_dir
+
+TRAINING_SECONDS = 300.0
+
+
+def examples() -> list[str]:
+    """Names of the examples shipped with the package."""
+    return sorted(folder.name for folder in templates_dir("examples").iterdir() if folder.is_dir())
+
+
+@click.command("init")
+@click.option("--example", "name", metavar="NAME", help="relations, digits or cancer.")
+@click.argument("folder", type=FILE, required=False)
+def command(name: str | None, folder: Path | None) -> int:
+    """Copy an example into FOLDER (its name unless given) and train its model.
+
+    Afterwards the folder holds train.py, model.pkl, property.yaml and the data they need.
+    """
+    known = examples()
+    if name is None or name not in known:
+        wrong = "which example?" if name is None else f"there is no example called {name!r}"
+        raise InputError(wrong, f"quantify init --example {known[0]}   (one of: {', '.join(known)})")
+    target = folder if folder is not None else Path(name)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target} exists and is not an empty folder", "give another folder as the last argument")
+    from quantify.tools.process import run
+
+    shutil.copytree(templates_dir("examples") / name, target, dirs_exist_ok=True)
+    done = run([sys.executable, "-P", "train.py"], cwd=target, timeout=TRAINING_SECONDS)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise UndecidedError(f"training the example failed: {said[-1] if said else 'no message'}", f"cd {target} && python train.py")
+    click.echo(done.stdout.decode(errors="replace").strip())
+    click.echo(f"next: cd {target} && quantify count model.pkl --property property.yaml --cross-check")
+    return 0
