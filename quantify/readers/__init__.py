@@ -51,7 +51,7 @@ def discover() -> tuple[Reader, ...]:
 def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
     """Read a trained model; the file is read once, and hashed from the same bytes.
 
-    The reader is chosen by the file name's ending, then by the first bytes.
+    The reader is chosen by the file name's ending and the first bytes; either alone will do.
 
     Args:
         path: The file.
@@ -64,7 +64,8 @@ def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
     data = _read_bytes(path)
     readers = discover()
     claimed = [reader for reader in readers if path.name.lower().endswith(reader.suffixes)]
-    chosen = next((r for r in claimed if r.sniff(data)), None) or next((r for r in readers if r.sniff(data)), None)
+    sniffed = [reader for reader in (*claimed, *readers) if reader.sniff(data)]
+    chosen = next(iter(sniffed + claimed), None)
     if chosen is None:
         known = "; ".join(f"{reader.name} ({', '.join(reader.suffixes)})" for reader in readers)
         raise InputError(f"{path}: not a model file that quantify knows", f"it reads {known}")

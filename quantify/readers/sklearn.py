@@ -22,7 +22,16 @@ from quantify.ir.model import Model, Predict
 from quantify.readers.compression import CannotDecompress, compression, decompress
 from quantify.readers.skops_file import is_skops, read_skops
 from quantify.readers.tree_arrays import RESAVE, OtherLayout, TreeArrays, check_arrays, to_tree
-from quantify.readers.unpickle import Estimator, Malformed, TreeRecord, UnexpectedGlobal, plain, printable, unpickle
+from quantify.readers.unpickle import (
+    Estimator,
+    Malformed,
+    TreeRecord,
+    UnexpectedGlobal,
+    described,
+    plain,
+    printable,
+    unpickle,
+)
 
 CHUNK_VALUES = 1 << 22
 """Matrix elements handed to the library at once: it makes float32 copies and a weight per class and row."""
@@ -30,6 +39,7 @@ UNKNOWN = "of an unknown version"
 CRITERIA = ("gini", "entropy", "log_loss")
 SPLITTERS = ("best", "random")
 SUPPORTED = "quantify reads DecisionTreeClassifier: save that object itself, not what contains it"
+CLASS_NAME = re.compile(r"[A-Z]\w*")
 RELABEL = "train it with integer or string labels"
 # First opcodes of pickles: PROTO, or in protocols 0 and 1 what an object, dict, list or tuple begins with.
 PICKLE_START = re.compile(rb"\x80[\x02-\x05]|c[A-Za-z_.]+\n|[(\]})\[]")
@@ -87,25 +97,30 @@ def _attributes(path: Path, data: bytes, trust_pickle: bool) -> dict[str, Any]:
         return genuine_attributes(*read_skops(stream))
     try:
         root = unpickle(stream)
-    except UnexpectedGlobal as error:
+    except (UnexpectedGlobal, Malformed) as error:
         if trust_pickle:
             return _trusted(stream)
-        if error.first and error.module.startswith("sklearn."):
-            raise InputError(f"holds a {error.name} ({error.module})", SUPPORTED) from None
-        raise UnsafeFileError(
-            f"names {error}, which no decision tree needs; nothing was executed",
-            f"if you made the file yourself, let it run what it says: quantify count {path} --trust-pickle …",
-        ) from None
-    except Malformed as error:
-        if (version := _version_in(stream)) and version.split(".")[0] == "0":
-            raise OtherLayout(version) from None
-        raise InputError(f"cannot be read as a saved model: {error}", "save the model again with pickle.dump") from None
+        raise _not_data(path, stream, error) from None
     if not isinstance(root, Estimator):
-        raise InputError(f"holds a {type(plain(root)).__name__}, not a model", SUPPORTED)
+        raise InputError(f"holds a {described(root)}, not a model", SUPPORTED)
     try:
         return _unwrapped(root)
     except Malformed as error:
         raise UnsafeFileError(f"the tree is malformed: {error}", RESAVE) from None
+
+
+def _not_data(path: Path, stream: bytes, error: UnexpectedGlobal | Malformed) -> Exception:
+    """What to tell of a file that is not just a decision tree."""
+    if isinstance(error, UnexpectedGlobal):
+        if error.first and error.module.startswith("sklearn.") and CLASS_NAME.fullmatch(error.name):
+            return InputError(f"holds a {error.name} ({error.module})", SUPPORTED)
+        return UnsafeFileError(
+            f"names {error}, which no decision tree needs; nothing was executed",
+            f"if you made the file yourself, let it run what it says: quantify count {path} --trust-pickle …",
+        )
+    if (version := _version_in(stream)) and version.startswith("0."):
+        return OtherLayout(version)
+    return InputError(f"cannot be read as a saved model: {error}", "save the model again with pickle.dump")
 
 
 def _unwrapped(root: Estimator) -> dict[str, Any]:
@@ -180,18 +195,22 @@ def _checked(attributes: Mapping[str, Any]) -> Fitted:
         arrays = check_arrays(int(columns), len(classes), tree["state"], NODE_DTYPE)
     except OtherLayout:
         raise OtherLayout(printable(version)) from None
-    criterion, splitter = attributes.get("criterion", "gini"), attributes.get("splitter", "best")
-    if criterion not in CRITERIA or splitter not in SPLITTERS:
-        raise InputError("was trained with an unknown criterion or splitter", "retrain it with the library's own")
     return Fitted(
         arrays=arrays,
         classes=classes,
         column_names=_column_names(attributes.get("feature_names_in_"), int(columns)),
-        criterion=criterion,
-        splitter=splitter,
+        criterion=_one_of(attributes, "criterion", CRITERIA),
+        splitter=_one_of(attributes, "splitter", SPLITTERS),
         constrained=attributes.get("monotonic_cst") is not None,
         version=printable(version),
     )
+
+
+def _one_of(attributes: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+    found = attributes.get(name, known[0])
+    if not isinstance(found, str) or found not in known:
+        raise InputError(f"was trained with an unknown {name}", f"train it with one of {', '.join(known)}")
+    return found
 
 
 def _check_arguments(arguments: Any, columns: int, classes: int) -> None:
@@ -199,7 +218,7 @@ def _check_arguments(arguments: Any, columns: int, classes: int) -> None:
     try:
         features, counts, outputs = arguments
         agree = int(features) == columns and int(outputs) == 1 and [int(n) for n in np.atleast_1d(counts)] == [classes]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         agree = False
     if not agree:
         raise UnsafeFileError("the tree is malformed: it has other features or classes than its classifier", RESAVE)

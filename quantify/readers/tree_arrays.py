@@ -70,8 +70,9 @@ def check_arrays(features: int, classes: int, state: Mapping[str, Any], node_dty
     if not _compatible(nodes.dtype, node_dtype):
         raise OtherLayout
     count = len(nodes)
-    if state.get("node_count") != count:
-        raise _refuse(f"it says it has {state.get('node_count')!r} nodes, and holds {count}")
+    stated = state.get("node_count")
+    if not isinstance(stated, int | np.integer) or stated != count:
+        raise _refuse(f"it holds {count} nodes, and says otherwise")
     if values.dtype.kind != "f" or values.dtype.itemsize != 8 or values.shape != (count, 1, classes):
         raise _refuse(f"its values have shape {values.shape}, expected ({count}, 1, {classes}) in float64")
     # Field by field: a plain astype would match fields by position.

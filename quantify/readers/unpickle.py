@@ -183,6 +183,12 @@ def plain(value: Any) -> Any:
     return value.value
 
 
+def described(value: Any) -> str:
+    """What sort of thing an unpickled object is, in a word."""
+    names = {Array: "NumPy array", JoblibArray: "NumPy array", TreeRecord: "bare Tree", Maker: "class"}
+    return names.get(type(value), type(value).__name__)
+
+
 def printable(text: str) -> str:
     """Text of unknown origin, fit for a terminal."""
     return ascii(text[:80])[1:-1]
