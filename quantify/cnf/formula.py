@@ -14,7 +14,9 @@ from quantify.resources import Limits
 
 @dataclass(frozen=True)
 class Cnf:
-    """Clauses over variables 1…`variables`; wanted is `multiplier` · the number of assignments to `projection` that extend to a model.
+    """Clauses over variables 1…`variables`, and the variables to count over.
+
+    Wanted is `multiplier` · the number of assignments to `projection` that extend to a model.
 
     A formula that is false has an empty clause (a lone 0 in `literals`); one without clauses is true.
     Projection variables may occur in no clause (each doubles the count); the projection may be empty (0 or 1).
