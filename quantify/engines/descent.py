@@ -82,7 +82,10 @@ class PreparedTree:
         _check(problem)
         self.labels = problem.labels
         self.nodes = len(tree.feature)
-        self.depth = _depth(tree)
+        self.features = len(problem.sizes)
+        self.depth, paths = _shape(tree)
+        self.paths = min(paths, 10**18)
+        """Paths from the root to leaves: more than leaves when children are shared. Capped."""
         self._narrow = all(size < WORD for size in problem.sizes)
         self.used: NDArray[np.int64] = np.array(sorted({f for f in tree.feature if f >= 0}), dtype=np.int64)
         """The features that the tree reads, ascending: column c of a native box is feature used[c]."""
@@ -220,9 +223,10 @@ def _check(problem: GridProblem) -> None:
             raise InputError(f"node {node} of the tree names a feature or a child that is not there")
 
 
-def _depth(tree: GridTree) -> int:
-    """Nodes on the longest path from the root."""
+def _shape(tree: GridTree) -> tuple[int, int]:
+    """Nodes on the longest path from the root, and the number of paths to leaves."""
     depth = [0] * len(tree.feature)  # 0: not seen, -1: on the current path
+    paths = [1] * len(tree.feature)
     stack = [0]
     while stack:
         node = stack[-1]
@@ -235,8 +239,9 @@ def _depth(tree: GridTree) -> int:
             continue
         if depth[node] <= 0:
             depth[node] = 1 + max((depth[child] for child in children), default=0)
+            paths[node] = sum(paths[child] for child in children) if children else 1
         stack.pop()
-    return depth[0]
+    return depth[0], paths[0]
 
 
 _prepared: dict[int, tuple[weakref.ref[GridProblem], PreparedTree]] = {}

@@ -163,7 +163,7 @@ class Series:
 class Distances:
     """Balls: parts and elements are power series in z, the exponent being the distance, cut off past the radius.
 
-    Under the uniform measure the part of an l1 ball is a short quotient: (1 + z^s − z^(s(a+1)) − z^(s(b+1))) / (1 − z^s)
+    Under the uniform measure the part of an l1 ball is short: (1 + z^s − z^(s(a+1)) − z^(s(b+1))) / (1 − z^s)
     for a steps of weight s to the left and b to the right. Exchanging one costs a few additions a coefficient. The
     power of z is kept apart (`shift`): what remains starts with a non-zero constant, which makes division exact.
     """
