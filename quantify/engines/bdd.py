@@ -87,7 +87,7 @@ class BddEngine:
             layers = sum(bits > 0 for bits in space.bits)
             factor = 1.0 if region.is_narrow else 8.0
             sweeps = len(leaves) * max(1.0, len(case.queries) / 2)
-            seconds += 0.02 + 6e-6 * nodes + sweeps * factor * (8e-6 * layers + 1.5e-8 * nodes)
+            seconds += 0.02 + 6e-6 * nodes + sweeps * factor * (8e-6 * layers + 2e-8 * nodes / max(1, len(wanted)))
         found = library()
         if found is not None and not found[1]:
             seconds *= 20

@@ -1,8 +1,8 @@
 """A predicate over a box to a guess of how many nodes its decision diagram will have, for estimates and refusals.
 
 What a diagram must remember between two features bounds its width there: the bits above that some clause below still
-asks for, or the bits below that some clause above has asked for, whichever are fewer (a heuristic: true of sums,
-about 1 to 10 times too high for the relational library), and the partial sums of the comparisons that are open.
+asks for, or the bits below that some clause above has asked for, whichever are fewer, and the partial sums of the
+comparisons that are open. A heuristic: for transitivity on 4 to 7 nodes it says 0.6 to 1.5 times the truth.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from quantify.ir.ranges import interval
 
 SMALL = 4
 """A part over at most this many features is one clause; a larger one is taken apart."""
+OVERLAP = 0.87
+"""Share of the bits that counts where clauses overlap: what one of them tells, another need not."""
 
 
 def log2_nodes(predicate: Predicate, space: Space) -> float:
@@ -43,7 +45,9 @@ def log2_nodes(predicate: Predicate, space: Space) -> float:
             clauses.append(_open_features(part, space))
     # Cut i lies above feature i; entry i of `width` is the bits to be remembered there.
     count = len(space.bits)
-    width = [float(min(a, b)) for a, b in zip(*_live(clauses, space), strict=True)]
+    joint = [feature for clause in clauses if len(clause) > 1 for feature in clause]
+    share = OVERLAP if len(joint) > 2 * len(set(joint)) else 1.0
+    width = [share * min(a, b) for a, b in zip(*_live(clauses, space), strict=True)]
     for sign in signs:
         _add_sign(width, sign, space)
     used = {f for clause in clauses for f in clause} | {f for s in signs for f in _open_features(s, space)}
