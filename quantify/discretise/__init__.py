@@ -1,0 +1,9 @@
+"""Problem to integer Problem: thresholds become grid cuts, expressions integer predicates; then the check."""
+
+from __future__ import annotations
+
+from quantify.discretise.fidelity import check_fidelity
+from quantify.discretise.inputs import to_inputs
+from quantify.discretise.lowering import lower
+
+__all__ = ["check_fidelity", "lower", "to_inputs"]
