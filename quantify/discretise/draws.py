@@ -63,7 +63,9 @@ def _one_each(rng: np.random.Generator, box: Box, feature: NDArray[np.int64]) ->
 
 
 def _move_within_l1(rng: np.random.Generator, ball: Ball, drawn: NDArray[np.int64], movable: NDArray[np.int64]) -> None:
-    centre, low, high = (np.array(ends, dtype=np.int64) for ends in (ball.centre, ball.box.low, ball.box.high))
+    low, high = np.array(ball.box.low, dtype=np.int64), np.array(ball.box.high, dtype=np.int64)
+    centre = np.clip(np.array(ball.centre, dtype=np.int64), low, high - 1)
+    drawn[:] = centre
     every_row = np.arange(len(drawn))
     budget = np.full(len(drawn), float(ball.radius))
     weights = np.array([float(weight) for weight in ball.weights])
