@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from quantify.ir.count import Count
+from quantify.ir.count import Count, Guarantee
 from quantify.ir.domain import Shown
 
 CheckStatus = Literal["ok", "warning", "vacuous", "measured", "failed", "skipped"]
@@ -19,6 +19,10 @@ class Rate:
     lower: Fraction
     upper: Fraction
     value: float
+    guarantee: Guarantee = Guarantee.EXACT
+    """The weakest of the counts it was made from."""
+    risk: Fraction = Fraction(0)
+    """Probability that the true rate lies outside, at most: the sum over the counts that are no proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +72,17 @@ class Evidence:
     """Under a product measure, counts are integer weights over this total; 1 under the uniform measure."""
     complete: bool = True
     """False when a limit or an interruption cut the run short."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class CnfEvidence:
+    """Everything one `cnf` has to say."""
+
+    formula: dict[str, object]
+    """path, sha256, variables, clauses, projection (numbers of variables, of clauses, of variables counted over)."""
+    count: Count
+    checks: tuple[Check, ...] = ()
+    complete: bool = True
+    """False when a limit left bounds."""
     seconds: float = 0.0
