@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # a counter's child process imports this module and must start fast
+    import numpy as np
+    from numpy.typing import NDArray
 
-Predict = Callable[[NDArray[np.float64]], NDArray[np.int64]]
+Predict: TypeAlias = "Callable[[NDArray[np.float64]], NDArray[np.int64]]"
 """Library predict: a float64 matrix (rows × columns) to class indices; the library does its own rounding."""
 
 
