@@ -63,7 +63,7 @@ class Cells:
         node = self._clauses.nodes[formula]
         if isinstance(node, In):
             return self._masses.times(self._masses.unit, self._masses.part(node.feature, node.low, node.high))
-        if self._masses.degree == 0:
+        if self._masses.scalar:
             closed = self._closed(node, box)
             if closed is not None:
                 return closed
@@ -218,7 +218,7 @@ class Table:
         self.arithmetic = arithmetic
         """Mask of the features that arithmetic reads."""
         self.size = prod(len(ranges) for ranges in cells)
-        self.uniform = masses.degree == 0 and all(
+        self.uniform = masses.scalar and all(
             masses.plain(f) and all(high - low == 1 for low, high in ranges)
             for f, ranges in zip(features, cells, strict=True)
         )

@@ -62,7 +62,7 @@ def _splits(clauses: Clauses, masses: Masses, formula: int, box: Box) -> float:
     if isinstance(node, Constant | In) or _closed(clauses, masses, formula, box):
         return 1.0
     size, arithmetic = _table(clauses, formula, box)
-    uniform = masses.degree == 0 and not arithmetic and all(masses.plain(f) for f in clauses.used(formula))
+    uniform = masses.scalar and not arithmetic and all(masses.plain(f) for f in clauses.used(formula))
     block = MOST_BITS if uniform else max(1, MOST_NUMBERS // (masses.degree + 1))
     if size <= block:
         return 1.0
@@ -75,7 +75,7 @@ def _splits(clauses: Clauses, masses: Masses, formula: int, box: Box) -> float:
 def _closed(clauses: Clauses, masses: Masses, formula: int, box: Box) -> bool:
     """Whether a closed form or a sum over values counts the formula."""
     node = clauses.nodes[formula]
-    if masses.degree:
+    if not masses.scalar:
         return False
     if isinstance(node, Junction):
         parts = [clauses.nodes[argument] for argument in node.arguments]
@@ -100,7 +100,7 @@ def _table_time(clauses: Clauses, masses: Masses, formula: int, box: Box) -> flo
     if isinstance(clauses.nodes[formula], Constant | In) or _closed(clauses, masses, formula, box):
         return 0.0
     size, arithmetic = _table(clauses, formula, box)
-    plain = masses.degree == 0 and not arithmetic and all(masses.plain(f) for f in clauses.used(formula))
+    plain = masses.scalar and not arithmetic and all(masses.plain(f) for f in clauses.used(formula))
     cells = min(float(size) if size < 10**300 else 1e300, 1e300)
     splits = _splits(clauses, masses, formula, box)
     if splits > 1 and arithmetic:

@@ -29,6 +29,8 @@ class Masses(Protocol):
     """The box that holds the region."""
     unit: Any
     """The element of the empty product."""
+    scalar: bool
+    """Whether there is no distance: elements are integers, and every point of the box counts."""
     degree: int
     """Largest distance that counts (0 for boxes): a table has degree + 1 columns."""
 
@@ -96,6 +98,7 @@ class Widths:
     """Boxes: parts and elements are integers."""
 
     unit = 1
+    scalar = True
     degree = 0
 
     def __init__(self, box: Box, measure: Measure) -> None:
@@ -167,6 +170,8 @@ class Distances:
     for a steps of weight s to the left and b to the right. Exchanging one costs a few additions a coefficient. The
     power of z is kept apart (`shift`): what remains starts with a non-zero constant, which makes division exact.
     """
+
+    scalar = False
 
     def __init__(self, ball: Ball, measure: Measure) -> None:
         self.low, self.high = ball.box.low, ball.box.high

@@ -172,8 +172,8 @@ def random_predicate(rng, sizes, depth):
 
 
 def random_region(rng, sizes, kind):
-    low = tuple(rng.randrange(n) for n in sizes)
-    high = tuple(rng.randint(a + 1, n) for a, n in zip(low, sizes, strict=True))
+    low = tuple(rng.choice([0, rng.randrange(n)]) for n in sizes)
+    high = tuple(rng.choice([n, rng.randint(a + 1, n)]) for a, n in zip(low, sizes, strict=True))
     box = Box(low, high)
     if kind == "box":
         return box
