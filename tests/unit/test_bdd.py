@@ -206,7 +206,9 @@ def relation(name: str, n: int) -> Predicate:
         "antisymmetric": AllOf(tuple(clause((False, i, j), (False, j, i)) for i, j in pairs)),
         "semiconnex": AllOf(tuple(clause((True, i, j), (True, j, i)) for i, j in pairs)),
         "symmetric": AllOf(
-            tuple(c for i, j in pairs for c in (clause((False, i, j), (True, j, i)), clause((True, i, j), (False, j, i))))
+            tuple(
+                clause((flag, i, j), (not flag, j, i)) for i, j in pairs for flag in (False, True)
+            )
         ),
         "functional": AllOf(
             tuple(
