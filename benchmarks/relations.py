@@ -51,9 +51,7 @@ def transitive(n: int) -> Iterator[Clause]:
 
 def connex(n: int) -> Iterator[Clause]:
     """i→j or j→i for all i, j, the diagonal included."""
-    return (
-        [_variable(n, i, j), _variable(n, j, i)] for i, j in itertools.combinations_with_replacement(range(n), 2)
-    )
+    return ([_variable(n, i, j), _variable(n, j, i)] for i, j in itertools.combinations_with_replacement(range(n), 2))
 
 
 PROPERTIES: dict[str, tuple[Callable[[int], Iterator[Clause]], ...]] = {

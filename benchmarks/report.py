@@ -11,7 +11,10 @@ Row = dict[str, Any]
 def markdown(rows: list[Row]) -> str:
     """The whole report."""
     parts = ["# Benchmark results\n", _machine(rows)]
-    for table, title in ((1, "Table 1: decision trees on relational properties"), (3, "Table 3: ε=1 balls round MNIST digits")):
+    for table, title in (
+        (1, "Table 1: decision trees on relational properties"),
+        (3, "Table 3: ε=1 balls round MNIST digits"),
+    ):
         chosen = [row for row in rows if row["table"] == table]
         if chosen:
             parts += [f"## {title}\n", _truth(chosen, table), _times(chosen)]
@@ -32,7 +35,10 @@ def _machine(rows: list[Row]) -> str:
 
 def _truth(rows: list[Row], table: int) -> str:
     if table == 1:
-        lines = ["| property | nodes | leaves | test accuracy | accuracy | test F1 | F1 | tp | fp | tn | fn |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+        lines = [
+            "| property | nodes | leaves | test accuracy | accuracy | test F1 | F1 | tp | fp | tn | fn |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        ]
         for row in rows:
             name, nodes = row["key"].split()[1:]
             c = {k: int(v) for k, v in row["ways"][row["chosen"]]["counts"].items()}
@@ -46,7 +52,8 @@ def _truth(rows: list[Row], table: int) -> str:
         return "\n".join(lines) + "\n"
     lines = [
         f"The tree has {rows[0]['facts']['leaves']} leaves and is right on {100 * rows[0]['facts']['test_accuracy']:.2f} % of the test images.\n",
-        "| digit | inputs in the ball | robust, exactly | sampled 100 | 1,000 | 10,000 |", "|--:|--:|--:|--:|--:|--:|",
+        "| digit | inputs in the ball | robust, exactly | sampled 100 | 1,000 | 10,000 |",
+        "|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
         total = int(row["total"])
@@ -55,13 +62,20 @@ def _truth(rows: list[Row], table: int) -> str:
             f"{100 * float(Fraction(int(row['ways'][f'sample {n}']['estimates']['robust']), total)):.2f} %"
             for n in (100, 1_000, 10_000)
         ]
-        lines.append(f"| {row['key'].split()[-1]} | {total:.3e} | {100 * float(robust):.4f} % | {' | '.join(sampled)} |".replace("e+", "e"))
+        lines.append(
+            f"| {row['key'].split()[-1]} | {total:.3e} | {100 * float(robust):.4f} % | {' | '.join(sampled)} |".replace(
+                "e+", "e"
+            )
+        )
     return "\n".join(lines) + "\n"
 
 
 def _times(rows: list[Row]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row["ways"]))
-    lines = ["| row | chosen | " + " | ".join(names) + " | cnf+ganak identical |", "|---|---|" + "--:|" * len(names) + "---|"]
+    lines = [
+        "| row | chosen | " + " | ".join(names) + " | cnf+ganak identical |",
+        "|---|---|" + "--:|" * len(names) + "---|",
+    ]
     for row in rows:
         cells = [_cell(row["ways"].get(name)) for name in names]
         same = row["ways"].get("cnf+ganak", {}).get("identical")

@@ -70,7 +70,11 @@ def machine() -> dict[str, object]:
     from importlib.metadata import version
 
     model = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
         platform.processor(),
     )
     packages = ("scikit-learn", "numpy", "pyganak", "pyapproxmc", "dd")

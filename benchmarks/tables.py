@@ -146,15 +146,19 @@ def timed(engine: Engine, grid: GridProblem, case: GridCase, limit: float) -> di
     try:
         counts, seconds = _once(lambda limits: engine.count(grid, case, limits, Progress()), limit)
         if seconds < REPEAT_BELOW:
-            seconds = min(seconds, *(_once(lambda limits: engine.count(grid, case, limits, Progress()), limit)[1]
-                                     for _ in range(4)))
+            seconds = min(
+                seconds,
+                *(_once(lambda limits: engine.count(grid, case, limits, Progress()), limit)[1] for _ in range(4)),
+            )
     except QuantifyError as error:
         return {"finished": False, "why": error.message}
     finished = all(c.guarantee is not Guarantee.BOUNDS or c.lower == c.upper for c in counts.values())
     return {
         "finished": finished,
         "seconds": seconds,
-        "counts": {name: str(c.lower) if c.lower == c.upper else [str(c.lower), str(c.upper)] for name, c in counts.items()},
+        "counts": {
+            name: str(c.lower) if c.lower == c.upper else [str(c.lower), str(c.upper)] for name, c in counts.items()
+        },
         "estimates": {name: str(c.estimate) for name, c in counts.items() if c.estimate is not None},
         "guarantee": str(min(c.guarantee for c in counts.values())),
     }

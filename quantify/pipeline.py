@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from quantify import discretise, engines, properties, readers
-from quantify.errors import ContradictionError, InputError, QuantifyError, UndecidedError
+from quantify import discretise, properties, readers
+from quantify import engines as engine_room
+from quantify.errors import ContradictionError, InputError, UndecidedError
 from quantify.evidence import bundle, crosscheck, rates
+from quantify.evidence.totals import region_total
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.evidence import CaseEvidence, Check, Evidence, Witness
 from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 # A query whose inputs are the failures: for these the answer shows an input, replayed through the model.
 FAILURES = {"violated", "fragile", "fp", "fn"}
+TOLD_TOO = {"gap", "overlap"}
+"""Queries of learnability that become checks instead of counts."""
 CROSS_CHECK_SAMPLES = 200_000
 CROSS_CHECK_SECONDS = 120.0
 """What the second ways of one case may take when the user set no time limit."""
@@ -71,7 +75,7 @@ def prepare(model_path: Path, property_path: Path, options: Options, progress: P
     grid = discretise.lower(problem)
     progress.update("comparing with the library's predict")
     checks = discretise.check_fidelity(
-        problem, grid, lambda positions: engines.evaluate.labels(grid, positions), seed=options.limits.seed
+        problem, grid, lambda positions: engine_room.evaluate.labels(grid, positions), seed=options.limits.seed
     )
     notes = tuple(Check("note", "ok", note) for note in problem.notes)
     return Prepared(problem, grid, checks + notes)
@@ -114,10 +118,20 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
     )
     return Evidence(
         model=_describe_model(problem),
-        property={"name": problem.name, "kind": problem.kind, "sha256": problem.property_sha256,
-                  "path": problem.property_path, "positive": problem.positive, "norm": problem.norm},
-        domain={"size": problem.domain.size, "measure": problem.measure.kind, "source": problem.measure.source,
-                "features": len(problem.domain.features)},
+        property={
+            "name": problem.name,
+            "kind": problem.kind,
+            "sha256": problem.property_sha256,
+            "path": problem.property_path,
+            "positive": problem.positive,
+            "norm": problem.norm,
+        },
+        domain={
+            "size": problem.domain.size,
+            "measure": problem.measure.kind,
+            "source": problem.measure.source,
+            "features": len(problem.domain.features),
+        },
         cases=tuple(cases),
         checks=_merge_checks(checks),
         scale=math.prod(problem.measure.totals(problem.domain.sizes)) if problem.measure.kind == "product" else 1,
@@ -128,9 +142,9 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
 
 def available_engines(options: Options) -> dict[str, Engine]:
     """Every discovered engine by name, with the CBMC path configured as the options say."""
-    found = dict(engines.discover())
+    found = dict(engine_room.discover())
     if "sample" in found:
-        found["sample"] = engines.sample.SampleEngine(samples=options.samples, confidence=options.confidence)
+        found["sample"] = engine_room.sample.SampleEngine(samples=options.samples, confidence=options.confidence)
     found["cnf"] = _cnf_engine(options)
     return found
 
@@ -173,11 +187,9 @@ def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine]
 
 def unfinished(problem: Problem, grid: GridProblem, case: Case, grid_case: GridCase) -> CaseEvidence:
     """What is known of a case that was never counted: each query lies between 0 and the whole region."""
-    total = rates.region_total(grid, grid_case.region)
+    total = region_total(grid, grid_case.region)
     digest = grid.digest(grid_case)
-    counts = {
-        q.name: Count(0, total, Guarantee.BOUNDS, "none", 0.0, digest) for q in grid_case.queries if q.reported
-    }
+    counts = {q.name: Count(0, total, Guarantee.BOUNDS, "none", 0.0, digest) for q in grid_case.queries if q.reported}
     return _case_evidence(problem, case, counts, total, (), "not counted")
 
 
@@ -191,8 +203,8 @@ def _count_case(
 ) -> tuple[CaseEvidence, tuple[Check, ...]]:
     problem, grid = prepared.problem, prepared.grid
     engine, reason = choose_engine(grid, grid_case, known, options.engine)
-    total = rates.region_total(grid, grid_case.region)
-    wanted = grid_case if options.cross_check else _needed(grid_case, problem.kind)
+    total = region_total(grid, grid_case.region)
+    wanted = grid_case if options.cross_check else _needed(grid_case)
     counts = _stamped(engine.count(grid, wanted, options.limits, progress), grid.digest(grid_case))
     checks: list[Check] = []
     if options.cross_check:
@@ -204,9 +216,9 @@ def _count_case(
     return _case_evidence(problem, case, reported, total, witnesses, reason), tuple(checks)
 
 
-def _needed(case: GridCase, kind: str) -> GridCase:
-    """The case without queries that only complete a partition (gap and overlap of learnability are always told)."""
-    keep = tuple(q for q in case.queries if q.reported or kind == "learnability" and q.name in ("gap", "overlap"))
+def _needed(case: GridCase) -> GridCase:
+    """The case without the queries that only complete a partition."""
+    keep = tuple(q for q in case.queries if q.reported or q.name in TOLD_TOO)
     return replace(case, queries=keep)
 
 
@@ -230,15 +242,19 @@ def _case_evidence(
 
 
 def _what_counts_say(problem: Problem, counts: Mapping[str, Count]) -> Iterator[Check]:
-    if problem.kind in ("safety", "classes") and counts and all(
-        c.upper == 0 for name, c in counts.items() if name != "outside"
+    if (
+        problem.kind in ("safety", "classes")
+        and counts
+        and all(c.upper == 0 for name, c in counts.items() if name != "outside")
     ):
         yield Check("vacuous", "vacuous", "no input meets the assumption: the property says nothing")
     for name in ("gap", "overlap"):
         if name in counts and problem.kind == "learnability":
             many = counts[name].upper
             meaning = "no label's expression" if name == "gap" else "more than one label's expression"
-            yield Check(name, "ok" if many == 0 else "measured", f"inputs that meet {meaning}: {crosscheck.text(counts[name])}")
+            yield Check(
+                name, "ok" if many == 0 else "measured", f"inputs that meet {meaning}: {crosscheck.text(counts[name])}"
+            )
 
 
 # --- cross-check ---------------------------------------------------------------------------------------------------
@@ -253,7 +269,7 @@ def _cross_check(
     progress: Progress,
 ) -> list[Check]:
     problem, grid = prepared.problem, prepared.grid
-    total = rates.region_total(grid, grid_case.region)
+    total = region_total(grid, grid_case.region)
     where = "" if case.row is None else f" (row {case.row}, ε={case.epsilon})"
     budget = options.limits
     if budget.deadline is None:
@@ -270,16 +286,21 @@ def _cross_check(
             except UndecidedError as error:
                 checks.append(Check(f"cross-check {engine.name}", "skipped", error.message + where))
                 continue
-            check = crosscheck.agreement(counts, second)
+            check = crosscheck.agreement(counts, second, total)
             confirmed = confirmed or check.status == "ok"
             checks.append(check)
             checks.append(crosscheck.partitions(second, grid_case.partitions, total))
-        second = engines.sample.SampleEngine(samples=CROSS_CHECK_SAMPLES).count(grid, grid_case, budget, progress)
-        checks.append(crosscheck.agreement(counts, second))
+        second = engine_room.sample.SampleEngine(samples=CROSS_CHECK_SAMPLES).count(grid, grid_case, budget, progress)
+        checks.append(crosscheck.agreement(counts, second, total))
     except ContradictionError as error:
         folder = bundle.write_bundle(
-            options.bundle_directory, grid, grid_case, counts, second,
-            files=(Path(problem.model.path), Path(problem.property_path)), reason=error.message,
+            options.bundle_directory,
+            grid,
+            grid_case,
+            counts,
+            second,
+            files=(Path(problem.model.path), Path(problem.property_path)),
+            reason=error.message,
         )
         raise ContradictionError(error.message + where, f"what is needed to reproduce it lies in {folder}") from error
     if not confirmed:
@@ -296,7 +317,9 @@ def _second_ways(
     others = sorted(
         (engine.estimate(grid, case).seconds, name)
         for name, engine in known.items()
-        if name not in ("cnf", first.name) and engine.guarantee is Guarantee.EXACT and engine.refuses(grid, case) is None
+        if name not in ("cnf", first.name)
+        and engine.guarantee is Guarantee.EXACT
+        and engine.refuses(grid, case) is None
     )
     if others and others[0][0] < remaining:
         ways.append(known[others[0][1]])
@@ -354,14 +377,49 @@ def _replayed(prepared: Prepared, case: GridCase, query: GridQuery, positions: t
     problem, grid = prepared.problem, prepared.grid
     point = np.array([positions], dtype=np.int64)
     label = int(problem.model.predict(discretise.to_inputs(problem, point))[0])
-    claimed = int(engines.evaluate.labels(grid, point)[0])
-    if label != claimed or not bool(engines.evaluate.truths(grid, case, query, point)[0]):
+    claimed = int(engine_room.evaluate.labels(grid, point)[0])
+    if label != claimed or not bool(engine_room.evaluate.truths(grid, case, query, point)[0]):
         raise ContradictionError(
             f"a witness for {query.name} does not replay: {problem.domain.shown(positions)} "
             f"gets {problem.model.classes[label]!r} from the model",
             "this is a defect of quantify: please report it with the model and the property",
         )
     return Witness(query.name, problem.domain.shown(positions), problem.model.classes[label])
+
+
+# --- the other two commands that count or write ----------------------------------------------------------------------
+def emit(
+    model_path: Path,
+    property_path: Path,
+    options: Options,
+    progress: Progress,
+    *,
+    form: Literal["c", "cnf"],
+    query: str | None = None,
+    number: int = 0,
+) -> str:
+    """The C text or the DIMACS text of one query of one case.
+
+    Raises:
+        InputError: There is no such case or query.
+        MissingToolError: CBMC is needed and not installed.
+    """
+    from quantify.cnf import cbmc, codegen, dimacs
+
+    prepared = prepare(model_path, property_path, options, progress)
+    problem, grid = prepared.problem, prepared.grid
+    if number >= len(grid.cases):
+        raise InputError(f"there is no case {number}", f"cases are numbered 0 to {len(grid.cases) - 1}")
+    case = grid.cases[number]
+    names = {q.name: q for q in case.queries}
+    if query is not None and query not in names:
+        raise InputError(f"the property has no count called {query!r}", f"choose one of: {', '.join(names)}")
+    wanted = names[query] if query is not None else case.queries[0]
+    if form == "c":
+        shown = codegen.Names(tuple(f.name for f in problem.domain), problem.model.classes)
+        return codegen.emit_c(grid, case, wanted, shown)
+    translation = cbmc.translate(grid, case, wanted, options.limits)
+    return dimacs.dimacs_bytes(dimacs.absorb_multiplier(translation.cnf)).decode("ascii")
 
 
 # --- small parts ---------------------------------------------------------------------------------------------------
@@ -391,6 +449,12 @@ def exit_code(evidence: Evidence) -> int:
 
 
 __all__ = [
-    "Options", "Prepared", "QuantifyError", "available_engines", "choose_engine", "count", "exit_code", "prepare",
-    "unfinished", "unknown_engine",
+    "Options",
+    "Prepared",
+    "available_engines",
+    "choose_engine",
+    "count",
+    "emit",
+    "exit_code",
+    "prepare",
 ]

@@ -13,8 +13,13 @@ from quantify.cli.options import FILE, counter_options, limit_options, limits_fr
 
 @click.command("cnf")
 @click.argument("file", type=FILE)
-@click.option("--counter", default="auto", show_default=True, metavar="NAME",
-              help="auto (exact counters, one after the other), ganak, approxmc, d4, projmc, …")
+@click.option(
+    "--counter",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="auto (exact counters, one after the other), ganak, approxmc, d4, projmc, …",
+)
 @counter_options
 @limit_options
 @output_options

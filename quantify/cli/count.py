@@ -13,22 +13,51 @@ from quantify.cli.options import FILE, UNIT, counter_options, limit_options, lim
 
 @click.command("count")
 @click.argument("model", type=FILE)
-@click.option("--property", "property_file", type=FILE, required=True, metavar="P.yaml", help="What to count, and where.")
-@click.option("--engine", default="auto", show_default=True, metavar="NAME",
-              help="auto, boxes, enumerate, bdd, reference, cnf or sample.")
-@click.option("--counter", default="ganak", show_default=True, metavar="NAME",
-              help="Model counter of the cnf engine and of the cross-check.")
-@click.option("--cross-check", is_flag=True, help="Count again by independent ways, and refuse to answer if they disagree.")
-@click.option("--samples", type=click.IntRange(1), default=1_000_000, show_default=True, metavar="N",
-              help="Draws of the sample engine.")
-@click.option("--confidence", type=UNIT, default="0.95", show_default=True, metavar="C",
-              help="Confidence of the sample engine's interval.")
+@click.option(
+    "--property", "property_file", type=FILE, required=True, metavar="P.yaml", help="What to count, and where."
+)
+@click.option(
+    "--engine",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="auto, boxes, enumerate, bdd, reference, cnf or sample.",
+)
+@click.option(
+    "--counter",
+    default="ganak",
+    show_default=True,
+    metavar="NAME",
+    help="Model counter of the cnf engine and of the cross-check.",
+)
+@click.option(
+    "--cross-check", is_flag=True, help="Count again by independent ways, and refuse to answer if they disagree."
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
+    help="Draws of the sample engine.",
+)
+@click.option(
+    "--confidence",
+    type=UNIT,
+    default="0.95",
+    show_default=True,
+    metavar="C",
+    help="Confidence of the sample engine's interval.",
+)
 @counter_options
 @limit_options
 @output_options
 @click.option("--html", "html_file", metavar="FILE", type=FILE, help="Write a self-contained page.")
-@click.option("--trust-pickle", is_flag=True,
-              help="Unpickle types outside the allow-list: runs code from the file. Only for files you made.")
+@click.option(
+    "--trust-pickle",
+    is_flag=True,
+    help="Unpickle types outside the allow-list: runs code from the file. Only for files you made.",
+)
 def command(
     model: Path,
     property_file: Path,
@@ -59,8 +88,15 @@ def command(
     from quantify.report import json as report_json
 
     options = pipeline.Options(
-        engine=engine, counter=counter, cross_check=cross_check, trust_pickle=trust_pickle, limits=limits,
-        samples=samples, confidence=confidence, epsilon=epsilon, delta=delta,
+        engine=engine,
+        counter=counter,
+        cross_check=cross_check,
+        trust_pickle=trust_pickle,
+        limits=limits,
+        samples=samples,
+        confidence=confidence,
+        epsilon=epsilon,
+        delta=delta,
     )
     with output.progress(quiet) as shown:
         evidence = pipeline.count(model, property_file, options, shown)

@@ -12,13 +12,29 @@ from quantify.cli.options import FILE, limit_options, limits_from
 
 @click.command("emit")
 @click.argument("model", type=FILE)
-@click.option("--property", "property_file", type=FILE, required=True, metavar="P.yaml", help="What to count, and where.")
-@click.option("--to", "form", type=click.Choice(["c", "cnf"]), required=True,
-              help="c: include-free C with CBMC's nondeterministic inputs; cnf: DIMACS with `c p show`.")
+@click.option(
+    "--property", "property_file", type=FILE, required=True, metavar="P.yaml", help="What to count, and where."
+)
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["c", "cnf"]),
+    required=True,
+    help="c: include-free C with CBMC's nondeterministic inputs; cnf: DIMACS with `c p show`.",
+)
 @click.option("--query", metavar="NAME", help="Which count (satisfied, tp, …); the first unless said.")
-@click.option("--case", "number", type=click.IntRange(0), default=0, show_default=True, metavar="N",
-              help="Which case of a robustness property, from 0.")
-@click.option("--output", "output_file", type=FILE, default="-", metavar="FILE", help="Where to write it; stdout unless said.")
+@click.option(
+    "--case",
+    "number",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Which case of a robustness property, from 0.",
+)
+@click.option(
+    "--output", "output_file", type=FILE, default="-", metavar="FILE", help="Where to write it; stdout unless said."
+)
 @limit_options
 @click.option("--trust-pickle", is_flag=True, help="Unpickle types outside the allow-list: runs code from the file.")
 def command(

@@ -41,7 +41,9 @@ def command(name: str | None, folder: Path | None) -> int:
     done = run([sys.executable, "-P", "train.py"], cwd=target, timeout=TRAINING_SECONDS)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UndecidedError(f"training the example failed: {said[-1] if said else 'no message'}", f"cd {target} && python train.py")
+        raise UndecidedError(
+            f"training the example failed: {said[-1] if said else 'no message'}", f"cd {target} && python train.py"
+        )
     click.echo(done.stdout.decode(errors="replace").strip())
     click.echo(f"next: cd {target} && quantify count model.pkl --property property.yaml --cross-check")
     return 0

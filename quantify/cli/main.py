@@ -87,8 +87,10 @@ def run(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        report(f"{error.strerror or error}: {error.filename}" if error.filename else str(error),
-               "check that the path exists and that there is space and permission to use it")
+        report(
+            f"{error.strerror or error}: {error.filename}" if error.filename else str(error),
+            "check that the path exists and that there is space and permission to use it",
+        )
         return 2
     except MemoryError:
         report("out of memory", "give --memory and --timeout, or a smaller domain")

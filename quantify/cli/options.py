@@ -42,14 +42,34 @@ POSITIVE = FractionType(0, None)
 def limit_options(function: Function) -> Function:
     """--timeout, --memory, --seed, --jobs."""
     for option in (
-        click.option("--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="all cores",
-                     metavar="N", help="Workers; the answer does not depend on it."),
-        click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, metavar="N",
-                     help="Seed of everything random."),
-        click.option("--memory", type=click.IntRange(64), metavar="MB",
-                     help="Memory limit of engines and child processes, in MiB."),
-        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S",
-                     help="Stop after S seconds with the bounds proven so far."),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1),
+            default=os.cpu_count() or 1,
+            show_default="all cores",
+            metavar="N",
+            help="Workers; the answer does not depend on it.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, 2**63 - 1),
+            default=0,
+            show_default=True,
+            metavar="N",
+            help="Seed of everything random.",
+        ),
+        click.option(
+            "--memory",
+            type=click.IntRange(64),
+            metavar="MB",
+            help="Memory limit of engines and child processes, in MiB.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="S",
+            help="Stop after S seconds with the bounds proven so far.",
+        ),
     ):
         function = option(function)
     return function
@@ -68,10 +88,22 @@ def output_options(function: Function) -> Function:
 def counter_options(function: Function) -> Function:
     """--epsilon, --delta: what an approximate counter promises."""
     for option in (
-        click.option("--delta", type=UNIT, default="0.2", show_default=True, metavar="D",
-                     help="Error probability of an approximate counter."),
-        click.option("--epsilon", type=POSITIVE, default="0.8", show_default=True, metavar="E",
-                     help="Relative tolerance of an approximate counter."),
+        click.option(
+            "--delta",
+            type=UNIT,
+            default="0.2",
+            show_default=True,
+            metavar="D",
+            help="Error probability of an approximate counter.",
+        ),
+        click.option(
+            "--epsilon",
+            type=POSITIVE,
+            default="0.8",
+            show_default=True,
+            metavar="E",
+            help="Relative tolerance of an approximate counter.",
+        ),
     ):
         function = option(function)
     return function

@@ -50,7 +50,9 @@ def write_text(path: Path, text: str) -> None:
         return
     name = None
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".quantify-", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=".quantify-", delete=False
+        ) as file:
             name = file.name
             file.write(text if text.endswith("\n") else text + "\n")
             file.flush()
@@ -99,7 +101,9 @@ class TerminalProgress(Progress):
         now = time.monotonic()
         if now - self.started < self.QUIET_SECONDS:
             return
-        share = f" {done}/{total}" if total > 1 and total < 10**9 else (f" {100 * done / total:.1f} %" if total > 1 else "")
+        share = (
+            f" {done}/{total}" if total > 1 and total < 10**9 else (f" {100 * done / total:.1f} %" if total > 1 else "")
+        )
         text = f"[{now - self.started:6.1f} s] {message}{share}"
         if sys.stderr.isatty():
             if now - self._drawn >= self.REDRAW_SECONDS:

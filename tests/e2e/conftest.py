@@ -25,7 +25,7 @@ def quantify(tmp_path: Path) -> Run:
     def run(*arguments: object, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "quantify", *map(str, arguments)],
-            cwd=tmp_path, capture_output=True, text=True, timeout=timeout, env={**os.environ, **environment}, check=False,
+            cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
         return done

@@ -33,7 +33,7 @@ def refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) 
     ("text", "words"),
     [
         ("property: safety\nname: n\nDOMAIN\nassert: \"label == 'lwo'\"\n", ["lwo", "'low'", "property.yaml:6"]),
-        ("property: safety\nname: n\nDOMAIN\nassert: \"aa > 3\"\n", ["aa", "property.yaml:6"]),
+        ('property: safety\nname: n\nDOMAIN\nassert: "aa > 3"\n', ["aa", "property.yaml:6"]),
         ("property: safety\nname: n\nDOMAIN\nassert: \"label > 'low'\"\n", ["label"]),
         ("property: safety\nname: n\nDOMAIN\nassert: \"__import__('os').system('true')\"\n", ["property.yaml:6"]),
         ("property: safety\nname: n\nDOMAIN\n", ["assert"]),
@@ -64,7 +64,8 @@ def test_bad_properties(text: str, words: list[str], quantify: Run, small_tree: 
 )
 def test_bad_domains(feature: str, words: list[str], quantify: Run, small_tree: object, tmp_path: Path) -> None:
     (tmp_path / "property.yaml").write_text(
-        f"property: classes\nname: n\ndomain: {{features: [\n  {{name: a, type: int, min: 0, max: 15}},\n  {feature}]}}\n"
+        "property: classes\nname: n\ndomain: {features: [\n"
+        f"  {{name: a, type: int, min: 0, max: 15}},\n  {feature}]}}\n"
     )
     refused(quantify("count", "model.pkl", "--property", "property.yaml"), *words)
 
@@ -84,7 +85,7 @@ def test_too_few_features(quantify: Run, small_tree: object, tmp_path: Path) -> 
         ("a,b\n1,2\n3,x\n", "clip: [0, 15]\n", ["x"]),
         ("a,b\n1,2\n3\n", "clip: [0, 15]\n", ["b"]),
         ("a\n1\n", "clip: [0, 15]\n", ["1", "2"]),
-        ("a,b\n1,2\n", 'clip: [0, 15]\nfixed: [c]\n', ["c"]),
+        ("a,b\n1,2\n", "clip: [0, 15]\nfixed: [c]\n", ["c"]),
         ("a,b\n1,2\n", "norm: l0\n", ["l0"]),
         ("a,b\n", "clip: [0, 15]\n", ["rows.csv"]),
     ],
@@ -141,7 +142,9 @@ def test_unknown_words(quantify: Run, small_tree: object, write_property: Write)
     assert "--property" in done.stderr
 
 
-def test_outputs_that_cannot_be_written(quantify: Run, small_tree: object, write_property: Write, tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_written(
+    quantify: Run, small_tree: object, write_property: Write, tmp_path: Path
+) -> None:
     write_property(CLASSES)
     refused(quantify("count", "model.pkl", "--property", "property.yaml", "--json", "no/such/x.json"), "no/such")
     refused(quantify("count", "model.pkl", "--property", "property.yaml", "--html", "."), "folder")
@@ -199,7 +202,7 @@ def test_cbmc_that_misbehaves(
 def test_ctrl_c_reports_what_is_known(small_tree: object, tmp_path: Path) -> None:
     features = "".join(f"    - {{name: f{i}, type: int, min: 0, max: 9999999}}\n" for i in range(2))
     (tmp_path / "property.yaml").write_text(
-        f"property: safety\nname: hard\ndomain:\n  features:\n{features}assert: \"(2*f0*f0 + 5*f1*f1) % 7 == 3\"\n"
+        f'property: safety\nname: hard\ndomain:\n  features:\n{features}assert: "(2*f0*f0 + 5*f1*f1) % 7 == 3"\n'
     )
     command = [sys.executable, "-P", "-m", "quantify", "count", "model.pkl", "--property", "property.yaml"]
     process = subprocess.Popen(
@@ -217,9 +220,13 @@ def test_ctrl_c_reports_what_is_known(small_tree: object, tmp_path: Path) -> Non
     assert all(int(c["lower"]) <= int(c["upper"]) and c["guarantee"] == "bounds" for c in counts.values())
 
 
-def test_classes_the_model_lacks_in_rows(quantify: Run, small_tree: object, write_property: Write, tmp_path: Path) -> None:
+def test_classes_the_model_lacks_in_rows(
+    quantify: Run, small_tree: object, write_property: Write, tmp_path: Path
+) -> None:
     (tmp_path / "rows.csv").write_text("a,b,y\n1,2,purple\n")
-    write_property("property: robustness\nname: n\ninputs: {file: rows.csv, label: y}\nepsilon: 1\nnorm: linf\nclip: [0, 15]\n")
+    write_property(
+        "property: robustness\nname: n\ninputs: {file: rows.csv, label: y}\nepsilon: 1\nnorm: linf\nclip: [0, 15]\n"
+    )
     refused(quantify("count", "model.pkl", "--property", "property.yaml"), "purple")
 
 

@@ -105,7 +105,8 @@ def test_robustness(
     centres = [(2, 3), (15, 0), (9, 9)]
     (tmp_path / "rows.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in centres))
     write_property(
-        f"property: robustness\nname: r\ninputs: {{file: rows.csv}}\nepsilon: [1, {epsilon}]\nnorm: {norm}\nclip: [0, 15]\n"
+        f"property: robustness\nname: r\ninputs: {{file: rows.csv}}\nepsilon: [1, {epsilon}]\n"
+        f"norm: {norm}\nclip: [0, 15]\n"
     )
     got = answer("model.pkl", "--property", "property.yaml")["inputs"]
     assert [(entry["row"], Fraction(str(entry["epsilon"]))) for entry in got] == [
@@ -118,7 +119,9 @@ def test_robustness(
         label = small_tree.predict([centres[entry["row"]]])[0]
         assert entry["label"] == label
         assert int(entry["total"]) == len(ball)
-        assert int(entry["robust"]["lower"]) == int(entry["robust"]["upper"]) == np.sum(small_tree.predict(ball) == label)
+        assert (
+            int(entry["robust"]["lower"]) == int(entry["robust"]["upper"]) == np.sum(small_tree.predict(ball) == label)
+        )
 
 
 def test_sampling_is_labelled_and_contains_the_truth(
@@ -164,7 +167,7 @@ def test_a_time_limit_leaves_bounds_and_exit_code_3(
     terms = " + ".join(f"{3 * i + 2}*{name}*{name}" for i, name in enumerate(names))
     features = "".join(f"    - {{name: {name}, type: int, min: 0, max: 9999999}}\n" for name in names)
     (tmp_path / "property.yaml").write_text(
-        f"property: safety\nname: hard\ndomain:\n  features:\n{features}assert: \"({terms}) % 7 == 3\"\n"
+        f'property: safety\nname: hard\ndomain:\n  features:\n{features}assert: "({terms}) % 7 == 3"\n'
     )
     done = quantify("count", "model.pkl", "--property", "property.yaml", "--timeout", "2", "--json", "-")
     assert done.returncode == 3, done.stderr

@@ -8,8 +8,14 @@ from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
 # Six of the thirty measurements: worst radius, texture, perimeter, smoothness, concavity, concave points.
-COLUMNS = ["worst radius", "worst texture", "worst perimeter", "worst smoothness", "worst concavity",
-           "worst concave points"]
+COLUMNS = [
+    "worst radius",
+    "worst texture",
+    "worst perimeter",
+    "worst smoothness",
+    "worst concavity",
+    "worst concave points",
+]
 
 
 def main():
@@ -22,7 +28,9 @@ def main():
     tree = DecisionTreeClassifier(min_samples_leaf=3, random_state=0).fit(x_train, y_train)
     with open("model.pkl", "wb") as file:
         pickle.dump(tree, file)
-    print(f"model.pkl: {tree.get_n_leaves()} leaves, {100 * tree.score(x_test, y_test):.1f} % right on the test patients")
+    print(
+        f"model.pkl: {tree.get_n_leaves()} leaves, {100 * tree.score(x_test, y_test):.1f} % right on the test patients"
+    )
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ def is_partial_order(bits):
     """Antisymmetric and transitive."""
     related = [bits[4 * i : 4 * i + 4] for i in NODES]
     antisymmetric = not any(related[i][j] and related[j][i] for i in NODES for j in NODES if i != j)
-    transitive = all(
-        related[i][k] for i in NODES for j in NODES for k in NODES if related[i][j] and related[j][k]
-    )
+    transitive = all(related[i][k] for i in NODES for j in NODES for k in NODES if related[i][j] and related[j][k])
     return antisymmetric and transitive
 
 
