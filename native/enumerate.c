@@ -1,0 +1,476 @@
+/* Counting by fixing inputs one after the other until the rest fits a block of bit slices.
+ *
+ * A task walks a binary tree depth first. Every node holds the program that is left once the inputs on the path are
+ * fixed (residual.c). When its outputs are constant, the node's volume is added as it stands; when few enough inputs
+ * still matter, all their values are run at once in bit slices (slices.inc). Inputs are the bits of the features,
+ * fixed from each feature's highest bit down, so that what is open of a feature is one aligned range of positions;
+ * positions beyond the feature's width are skipped, or masked in the block.
+ */
+#include "enumerate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "residual.h"
+#include "slices.h"
+
+typedef unsigned __int128 u128;
+
+#define FALSE_LITERAL 0xFFFFFFFEu
+#define TRUE_LITERAL 0xFFFFFFFFu
+#define NO_LANE 0xFFFFFFFFu
+enum { CELL_BITS = 9, CELL = 64, SPARE_SLOTS = 3 };
+
+typedef struct {
+    int64_t start, count; /* of the gates, in the arena */
+    int32_t feature;      /* whose highest open bit is fixed below this node */
+    int32_t next;         /* value to try next: 0, 1, or 2 when both are done */
+} level;
+
+typedef struct {
+    int64_t width, base; /* positions, and the first one still open */
+    int32_t bits, open;  /* bits in all, and bits not fixed yet */
+    int32_t first;       /* input id of bit 0 */
+} feature;
+
+struct enumerate_task {
+    feature *features;
+    level *levels;
+    residual_gate *arena;
+    uint32_t *outputs; /* of every level */
+    uint32_t *map, *occurrences, *lane_of, *slot_of, *free_slots;
+    slices_step *steps;
+    uint8_t *memory;
+    const slices_kernel *kernel;
+    u128 *counts, visited;
+    int64_t *found, arena_size, step_limit, slot_limit;
+    uint64_t prefix;
+    double probe_cost;
+    int32_t feature_count, inputs, output_count, lane_bits, prefix_bits, depth, lanes, seek, masks_used;
+    int failed;
+};
+
+/* --- the state of one node -------------------------------------------------------------------------------------- */
+static inline int64_t span(const feature *f)
+{
+    int64_t open = (int64_t)1 << f->open, rest = f->width - f->base;
+    return open < rest ? open : rest;
+}
+
+static inline int partial(const feature *f) { return ((int64_t)1 << f->open) > f->width - f->base; }
+
+/* How many inputs must be in lanes for the node's program to run; notes the most used feature. */
+static int32_t lanes_needed(enumerate_task *task, int32_t *best)
+{
+    int32_t needed = 0;
+    uint32_t most = 0;
+    for (int32_t k = 0; k < task->feature_count; k++) {
+        const feature *f = task->features + k;
+        uint32_t used = 0;
+        int32_t matter = 0;
+        for (int32_t j = 0; j < f->open; j++) {
+            uint32_t occurs = task->occurrences[f->first + j];
+            used += occurs;
+            matter += occurs != 0;
+        }
+        if (!matter) continue;
+        needed += partial(f) ? f->open : matter;
+        if (used > most) most = used, *best = k;
+    }
+    return needed;
+}
+
+static int constant_outputs(const enumerate_task *task, const uint32_t *outputs)
+{
+    for (int32_t i = 0; i < task->output_count; i++)
+        if (outputs[i] < FALSE_LITERAL) return 0;
+    return 1;
+}
+
+/* Points below a node for which the lanes do not stand, and all points below it. */
+static void volumes(enumerate_task *task, u128 *outside_lanes, u128 *all)
+{
+    *outside_lanes = *all = 1;
+    for (int32_t k = 0; k < task->feature_count; k++) {
+        const feature *f = task->features + k;
+        if (!f->open) continue;
+        int32_t lanes = 0;
+        for (int32_t j = 0; j < f->open; j++) lanes += task->lane_of[f->first + j] != NO_LANE;
+        *all *= (u128)span(f);
+        *outside_lanes *= lanes == 0 ? (u128)span(f) : partial(f) ? 1 : (u128)1 << (f->open - lanes);
+    }
+}
+
+static void assign_lanes(enumerate_task *task, int any)
+{
+    task->lanes = 0;
+    for (int32_t i = 0; i < task->inputs; i++) task->lane_of[i] = NO_LANE;
+    if (!any) return;
+    for (int32_t k = 0; k < task->feature_count; k++) {
+        const feature *f = task->features + k;
+        int32_t matter = 0;
+        for (int32_t j = 0; j < f->open; j++) matter += task->occurrences[f->first + j] != 0;
+        if (!matter) continue;
+        for (int32_t j = 0; j < f->open; j++)
+            if (partial(f) || task->occurrences[f->first + j]) task->lane_of[f->first + j] = task->lanes++;
+    }
+}
+
+/* --- a block of bit slices -------------------------------------------------------------------------------------- */
+static inline uint32_t take_slot(const enumerate_task *task, int64_t *free_count, int64_t *fresh)
+{
+    return *free_count ? task->free_slots[--*free_count] : (uint32_t)(*fresh)++;
+}
+
+static int make_memory(enumerate_task *task)
+{
+    int64_t stride = task->lane_bits > CELL_BITS ? (int64_t)1 << (task->lane_bits - CELL_BITS) : 1;
+    task->memory = aligned_alloc(CELL, (size_t)(task->slot_limit * stride) * CELL);
+    if (!task->memory) return 0;
+    memset(task->memory, 0, (size_t)((task->lane_bits + SPARE_SLOTS) * stride) * CELL);
+    for (int32_t lane = 0; lane < task->lane_bits; lane++) {
+        uint64_t *words = (uint64_t *)(task->memory + lane * stride * CELL);
+        for (int64_t w = 0; w < stride * (CELL / 8); w++)
+            for (int b = 0; b < 64; b++)
+                if (((uint64_t)w * 64 + (uint64_t)b) >> lane & 1) words[w] |= (uint64_t)1 << b;
+    }
+    memset(task->memory + task->lane_bits * stride * CELL, 0xFF, (size_t)stride * CELL);
+    return 1;
+}
+
+/* Slots: one pattern a lane, all ones, the mask, then registers. */
+static uint32_t ones_slot(const enumerate_task *task) { return (uint32_t)task->lane_bits; }
+static uint32_t mask_slot(const enumerate_task *task) { return (uint32_t)task->lane_bits + 1; }
+
+/* Steps that leave in the mask slot which positions of the features cut by their width exist. */
+static int64_t write_mask(enumerate_task *task, uint32_t stride)
+{
+    enum { OR_NOT_B = 0xF3, AND_NOT_B = 0x30, NOT_B = 0x33, B = 0xCC, BOTH = 0xC0 };
+    int64_t made = 0;
+    uint32_t mask = mask_slot(task) * stride, below = mask + stride;
+    for (int32_t k = 0; k < task->feature_count; k++) {
+        const feature *f = task->features + k;
+        if (!f->open || !partial(f) || task->lane_of[f->first] == NO_LANE) continue;
+        int64_t limit = f->width - f->base;
+        uint32_t start = 0;
+        for (int32_t j = 0; j < f->open; j++) {
+            uint32_t bit = task->lane_of[f->first + j] * stride, table = limit >> j & 1 ? OR_NOT_B : AND_NOT_B;
+            /* Nothing is below the empty limit: the first step starts from the constant 0. */
+            if (!start) table = table == OR_NOT_B ? NOT_B : 0;
+            task->steps[made++] = (slices_step){below, below, bit, bit, table};
+            start = 1;
+        }
+        uint32_t both = task->masks_used ? BOTH : B;
+        task->steps[made++] = (slices_step){mask, mask, below, below, both};
+        task->masks_used = 1;
+    }
+    return made;
+}
+
+/* Run the program of a leaf on all values of its lanes. */
+static void run_block(enumerate_task *task, const level *at)
+{
+    uint32_t stride = task->lane_bits > CELL_BITS ? 1u << (task->lane_bits - CELL_BITS) : 1;
+    int64_t cells = task->lanes > CELL_BITS ? (int64_t)1 << (task->lanes - CELL_BITS) : 1;
+    uint32_t inputs = (uint32_t)task->inputs;
+    const residual_gate *gates = task->arena + at->start;
+    int64_t free_count = 0, fresh = task->lane_bits + SPARE_SLOTS;
+    task->masks_used = 0;
+    int64_t made = write_mask(task, stride);
+    for (int64_t i = 0; i < at->count; i++) task->map[i] = gates[i].uses;
+    for (int64_t i = 0; i < at->count; i++) {
+        if (!gates[i].uses) continue;
+        const uint32_t ids[3] = {gates[i].a, gates[i].b, gates[i].c};
+        uint32_t slots[3];
+        for (int k = 0; k < 3; k++) {
+            if (ids[k] < inputs) {
+                slots[k] = task->lane_of[ids[k]];
+            } else {
+                uint32_t gate = ids[k] - inputs;
+                slots[k] = task->slot_of[gate];
+                if (!--task->map[gate]) task->free_slots[free_count++] = slots[k];
+            }
+        }
+        uint32_t target = take_slot(task, &free_count, &fresh);
+        task->slot_of[i] = target;
+        task->steps[made++] = (slices_step){target * stride, slots[0] * stride, slots[1] * stride, slots[2] * stride,
+                                            gates[i].table};
+    }
+    task->kernel->run(task->steps, made, task->memory, cells);
+}
+
+/* Position of the first point of the block where the output is true. */
+static void note_found(enumerate_task *task, const uint8_t *block, const uint8_t *mask, int flip)
+{
+    uint64_t index = 0;
+    if (block) {
+        const uint64_t *a = (const uint64_t *)block, *b = (const uint64_t *)mask;
+        uint64_t w = 0, turn = flip ? ~(uint64_t)0 : 0;
+        while (!((a[w] ^ turn) & b[w])) w++;
+        index = w * 64 + (uint64_t)__builtin_ctzll((a[w] ^ turn) & b[w]);
+    }
+    for (int32_t k = 0; k < task->feature_count; k++) {
+        const feature *f = task->features + k;
+        task->found[k] = f->base;
+        for (int32_t j = 0; j < f->open; j++) {
+            uint32_t lane = task->lane_of[f->first + j];
+            if (lane != NO_LANE && index >> lane & 1) task->found[k] |= (int64_t)1 << j;
+        }
+    }
+}
+
+/* Add what a leaf holds to every count; returns whether a sought point was found. */
+static int harvest(enumerate_task *task, const level *at, const uint32_t *outputs, int constant)
+{
+    u128 outside, all;
+    assign_lanes(task, !constant);
+    volumes(task, &outside, &all);
+    task->visited += all;
+    if (!constant) run_block(task, at);
+    int64_t stride = task->lane_bits > CELL_BITS ? (int64_t)1 << (task->lane_bits - CELL_BITS) : 1;
+    int64_t cells = task->lanes > CELL_BITS ? (int64_t)1 << (task->lanes - CELL_BITS) : 1;
+    int repeats = task->lanes < CELL_BITS ? CELL_BITS - task->lanes : 0;
+    int masked = !constant && task->masks_used;
+    const uint8_t *mask = task->memory + (masked ? mask_slot(task) : ones_slot(task)) * stride * CELL;
+    for (int32_t i = 0; i < task->output_count; i++) {
+        uint32_t literal = outputs[i];
+        if (literal == FALSE_LITERAL) continue;
+        if (literal == TRUE_LITERAL) {
+            task->counts[i] += all;
+            if (task->seek) {
+                note_found(task, constant ? NULL : mask, mask, 0);
+                return 1;
+            }
+            continue;
+        }
+        uint32_t id = literal >> 1;
+        uint32_t slot = id < (uint32_t)task->inputs ? task->lane_of[id] : task->slot_of[id - (uint32_t)task->inputs];
+        const uint8_t *block = task->memory + slot * stride * CELL;
+        uint64_t hits = task->kernel->count(block, mask, cells);
+        if (literal & 1) hits = task->kernel->count(mask, mask, cells) - hits;
+        task->counts[i] += (u128)(hits >> repeats) * outside;
+        if (task->seek && hits) {
+            note_found(task, block, mask, literal & 1);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* --- the walk --------------------------------------------------------------------------------------------------- */
+static inline uint32_t *outputs_at(const enumerate_task *task, int32_t depth)
+{
+    return task->outputs + (int64_t)depth * task->output_count;
+}
+
+/* Reserve room for the gates of the next level. */
+static int reserve(enumerate_task *task, int64_t size)
+{
+    if (size <= task->arena_size) return 1;
+    int64_t wanted = size + size / 2;
+    residual_gate *arena = realloc(task->arena, (size_t)wanted * sizeof *arena);
+    if (!arena) return 0;
+    task->arena = arena;
+    task->arena_size = wanted;
+    return 1;
+}
+
+/* Enter the node at `depth`, whose gates and outputs are in place: 1 when it has children, 0 for a leaf. */
+static int is_inner(enumerate_task *task, int32_t depth, int *constant)
+{
+    level *at = task->levels + depth;
+    const uint32_t *outputs = outputs_at(task, depth);
+    *constant = constant_outputs(task, outputs);
+    if (*constant) return 0;
+    residual_mark(task->arena + at->start, at->count, (uint32_t)task->inputs, outputs, task->output_count,
+                  task->occurrences);
+    int32_t best = 0;
+    if (lanes_needed(task, &best) <= task->lane_bits) return 0;
+    at->feature = best;
+    at->next = 0;
+    return 1;
+}
+
+/* Fix the highest open bit of the node's feature to `value`; false when no position is left. */
+static int descend(enumerate_task *task, int32_t depth, int32_t value)
+{
+    const level *at = task->levels + depth;
+    feature *f = task->features + at->feature;
+    int32_t bit = f->open - 1;
+    if (f->base + ((int64_t)value << bit) >= f->width) return 0;
+    int64_t start = at->start + at->count;
+    if (!reserve(task, start + at->count)) {
+        task->failed = 1;
+        return 0;
+    }
+    f->base += (int64_t)value << bit;
+    f->open = bit;
+    uint32_t input = (uint32_t)(f->first + bit), inputs = (uint32_t)task->inputs;
+    level *below = task->levels + depth + 1;
+    below->start = start;
+    below->count = residual_fix(task->arena + at->start, at->count, inputs, input, (uint32_t)value,
+                                task->arena + start, task->map);
+    const uint32_t *outputs = outputs_at(task, depth);
+    for (int32_t i = 0; i < task->output_count; i++)
+        outputs_at(task, depth + 1)[i] = residual_follow(outputs[i], inputs, input, (uint32_t)value, task->map);
+    return 1;
+}
+
+static void ascend(enumerate_task *task, int32_t depth, int32_t value)
+{
+    feature *f = task->features + task->levels[depth].feature;
+    f->base -= (int64_t)value << f->open;
+    f->open++;
+}
+
+/* Nanoseconds, roughly: what entering a node costs, and what running it as a block does. */
+static inline int64_t node_cost(const level *at) { return 60 + 12 * at->count; }
+
+static inline int64_t block_cost(const enumerate_task *task, const level *at)
+{
+    int64_t cells = task->lanes > CELL_BITS ? (int64_t)1 << (task->lanes - CELL_BITS) : 1;
+    return 100 + at->count * (10 + cells * 3 / 4) + task->output_count * cells * 4;
+}
+
+/* Go on for about `work` nanoseconds, or to the first point that satisfies some output when `seek` is set. */
+int32_t enumerate_run(enumerate_task *task, int64_t work, int32_t seek)
+{
+    task->seek = seek;
+    while (task->depth >= 0) {
+        if (task->failed) return ENUMERATE_NO_MEMORY;
+        if (work <= 0) return ENUMERATE_MORE;
+        level *at = task->levels + task->depth;
+        int entered = at->next >= 0, constant = 0;
+        if (!entered) {
+            work -= node_cost(at);
+            if (is_inner(task, task->depth, &constant)) continue;
+            /* Of the tasks that share the path to an early leaf, the one with zeros further on counts it. */
+            int mine = task->depth >= task->prefix_bits || task->prefix >> task->depth == 0;
+            int found = mine && harvest(task, at, outputs_at(task, task->depth), constant);
+            if (mine && !constant) work -= block_cost(task, at);
+            task->depth--;
+            if (task->depth >= 0) ascend(task, task->depth, task->levels[task->depth].next - 1);
+            if (found) return ENUMERATE_FOUND;
+            continue;
+        }
+        if (at->next == 2) {
+            task->depth--;
+            if (task->depth >= 0) ascend(task, task->depth, task->levels[task->depth].next - 1);
+            continue;
+        }
+        int32_t value = at->next++;
+        if (task->depth < task->prefix_bits && (task->prefix >> task->depth & 1) != (uint64_t)value) continue;
+        if (!descend(task, task->depth, value)) continue;
+        task->depth++;
+        task->levels[task->depth].next = -1;
+    }
+    return task->failed ? ENUMERATE_NO_MEMORY : ENUMERATE_DONE;
+}
+
+/* One random path from the root: its cost, every node weighted by the inverse of the chance to come by (Knuth 1975).
+ * The mean over many seeds is the cost of the whole walk, in nanoseconds. Only for a task that has not run.
+ */
+double enumerate_probe(enumerate_task *task, uint64_t seed)
+{
+    double cost = 0, weight = 1;
+    int32_t depth = 0;
+    uint64_t state = seed * 0x9E3779B97F4A7C15u + 0xD1B54A32D192ED03u;
+    int constant = 0;
+    int32_t values[128];
+    for (;;) {
+        level *at = task->levels + depth;
+        cost += weight * (double)node_cost(at);
+        if (!is_inner(task, depth, &constant)) {
+            assign_lanes(task, !constant);
+            if (!constant) cost += weight * (double)block_cost(task, at);
+            break;
+        }
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        int32_t value = (int32_t)(state >> 40 & 1);
+        feature *f = task->features + at->feature;
+        int both = f->base + ((int64_t)1 << (f->open - 1)) < f->width;
+        if (!both) value = 0;
+        if (!descend(task, depth, value)) break;
+        if (both) weight *= 2;
+        values[depth++] = value;
+    }
+    while (depth-- > 0) ascend(task, depth, values[depth]);
+    task->levels[0].next = -1;
+    return cost;
+}
+
+/* --- life of a task --------------------------------------------------------------------------------------------- */
+/* counts: low and high 64 bits of each output's count so far; visited: likewise of the points decided. */
+void enumerate_read(const enumerate_task *task, uint64_t *counts, uint64_t *visited)
+{
+    for (int32_t i = 0; i < task->output_count; i++) {
+        counts[2 * i] = (uint64_t)task->counts[i];
+        counts[2 * i + 1] = (uint64_t)(task->counts[i] >> 64);
+    }
+    visited[0] = (uint64_t)task->visited;
+    visited[1] = (uint64_t)(task->visited >> 64);
+}
+
+/* Offsets of the features of the point that `enumerate_run` stopped at. */
+void enumerate_found(const enumerate_task *task, int64_t *positions)
+{
+    memcpy(positions, task->found, (size_t)task->feature_count * sizeof *positions);
+}
+
+void enumerate_close(enumerate_task *task)
+{
+    if (!task) return;
+    free(task->features), free(task->levels), free(task->arena), free(task->outputs), free(task->map);
+    free(task->occurrences), free(task->lane_of), free(task->slot_of), free(task->free_slots), free(task->steps);
+    free(task->memory), free(task->counts), free(task->found), free(task);
+}
+
+static void *room(int64_t count, size_t size) { return calloc((size_t)(count > 0 ? count : 1), size); }
+
+/* A task over features of the given widths (positions) and bits (2^bits ≥ width, at most 120 in all). Task `prefix` of
+ * the 2^prefix_bits that together are the whole. lane_bits ≥ 9; isa as in `slices_choose`. NULL: no memory, no such isa.
+ */
+enumerate_task *enumerate_open(const enumerate_gate *gates, int64_t count, const uint32_t *outputs,
+                               int32_t output_count, const int64_t *widths, const int32_t *bits, int32_t features,
+                               int32_t lane_bits, int32_t isa, int32_t prefix_bits, uint64_t prefix)
+{
+    enumerate_task *task = calloc(1, sizeof *task);
+    if (!task) return NULL;
+    task->kernel = slices_choose(isa);
+    task->feature_count = features;
+    task->output_count = output_count;
+    task->lane_bits = lane_bits;
+    task->prefix_bits = prefix_bits;
+    task->prefix = prefix;
+    task->features = room(features, sizeof *task->features);
+    for (int32_t k = 0; task->features && k < features; k++) {
+        task->features[k] = (feature){widths[k], 0, bits[k], bits[k], task->inputs};
+        task->inputs += bits[k];
+    }
+    task->slot_limit = count + lane_bits + SPARE_SLOTS;
+    task->step_limit = count + 2 * task->inputs;
+    task->arena_size = 4 * count + 1;
+    task->levels = room(task->inputs + 1, sizeof *task->levels);
+    task->arena = room(task->arena_size, sizeof *task->arena);
+    task->outputs = room((int64_t)(task->inputs + 1) * output_count, sizeof *task->outputs);
+    task->map = room(count, sizeof *task->map);
+    task->occurrences = room(task->inputs, sizeof *task->occurrences);
+    task->lane_of = room(task->inputs, sizeof *task->lane_of);
+    task->slot_of = room(count, sizeof *task->slot_of);
+    task->free_slots = room(3 * count, sizeof *task->free_slots);
+    task->steps = room(task->step_limit, sizeof *task->steps);
+    task->counts = room(output_count, sizeof *task->counts);
+    task->found = room(features, sizeof *task->found);
+    if (!task->kernel || !task->features || !task->levels || !task->arena || !task->outputs || !task->map ||
+        !task->occurrences || !task->lane_of || !task->slot_of || !task->free_slots || !task->steps || !task->counts ||
+        !task->found || !make_memory(task)) {
+        enumerate_close(task);
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++)
+        task->arena[i] = (residual_gate){gates[i].a, gates[i].b, gates[i].c, gates[i].table, 1};
+    memcpy(task->outputs, outputs, (size_t)output_count * sizeof *outputs);
+    task->levels[0].count = count;
+    task->levels[0].next = -1;
+    return task;
+}
