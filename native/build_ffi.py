@@ -49,7 +49,10 @@ def build(target: Path, extra_args: list[str] | None = None) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         built = make_builder(extra_args).compile(tmpdir=scratch, target="_native.abi3.so")
         destination = target / "_native.abi3.so"
-        shutil.copyfile(built, destination)
+        # Renamed into place: overwriting a library that a running process has mapped crashes that process.
+        staged = target / "_native.abi3.so.new"
+        shutil.copyfile(built, staged)
+        staged.replace(destination)
     return destination
 
 
