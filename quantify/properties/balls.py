@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from quantify.ir.domain import Domain, Feature, FixedFeature, Number
+from quantify.ir.domain import Domain, Feature, FixedFeature, IntFeature, Number
 from quantify.ir.problem import Ball, Box, Region
 from quantify.properties.yaml import Node, fail
 
@@ -91,6 +91,9 @@ def _box(shape: Shape, centre: tuple[int, ...], epsilon: Number) -> Box:
 
 def _between(feature: Feature, least: Number, most: Number) -> tuple[int, int]:
     """Positions low ≤ p < high of the values between `least` and `most`, both included."""
+    if isinstance(feature, IntFeature):  # images have hundreds: no search
+        first, last = max(math.ceil(least), feature.minimum), min(math.floor(most), feature.maximum)
+        return first - feature.minimum, last + 1 - feature.minimum
     end = feature.first_at_least(most)
     if end < feature.grid_size and feature.value(end) == most:
         end += 1

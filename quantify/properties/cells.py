@@ -7,7 +7,15 @@ from fractions import Fraction
 from typing import NoReturn
 
 from quantify.errors import InputError
-from quantify.ir.domain import CategoricalFeature, Feature, FixedFeature, Float32Feature, Number, float32_key
+from quantify.ir.domain import (
+    CategoricalFeature,
+    Feature,
+    FixedFeature,
+    Float32Feature,
+    IntFeature,
+    Number,
+    float32_key,
+)
 from quantify.properties.domain import shown
 from quantify.properties.table import Cell, Rounding, Table
 
@@ -21,6 +29,8 @@ def position_of(feature: Feature, cell: Cell, table: Table, row: int) -> int:
     Raises:
         InputError: Missing where the feature cannot be, text that is no value, or off the grid.
     """
+    if isinstance(feature, IntFeature) and isinstance(cell, int) and feature.minimum <= cell <= feature.maximum:
+        return cell - feature.minimum
     if cell is None:
         if feature.missing:
             return feature.grid_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
@@ -70,16 +71,21 @@ class Centres:
         Raises:
             InputError: There is none.
         """
-        names = self.table.names
-        assert names is not None
-        if name not in names or names.index(name) == self.label_column:
-            known = [names[place] for place in self.places()]
+        place = self._by_name.get(name)
+        if place is None:
+            known = list(self._by_name)
             fail(
                 self.node,
                 f"{self.table.path}: the column {name!r} is missing{suggest(name, known)}",
                 f"its columns are {listed(known)}",
             )
-        return names.index(name)
+        return place
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        """Places of the named feature columns."""
+        names = self.table.names or ()
+        return {name: place for place, name in enumerate(names) if place != self.label_column}
 
     def integer(self, cell: Cell, row: int, name: str) -> int:
         """A cell that must be an integer, as there is no domain.

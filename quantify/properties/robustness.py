@@ -145,17 +145,19 @@ def _integer_domain(centres: Centres, model: Model, ask: Ask) -> BuiltDomain:
     names = centres.feature_names(model)
     cells = read_cells(centres, names, model)
     reach = math.ceil(max(ask.epsilons))
+    clip = None if ask.clip is None else (math.ceil(ask.clip[0]), math.floor(ask.clip[1]))
+    limit = math.floor(FLOAT32_MAX)
     features = []
     for column, name in enumerate(names):
         values = [centres.integer(row[column], number_, name) for number_, row in zip(centres.rows, cells, strict=True)]
         least, most = min(values), max(values)
         low, high = least - reach, most + reach
-        if ask.clip is not None:
-            floor, ceiling = math.ceil(ask.clip[0]), math.floor(ask.clip[1])
+        if clip is not None:
+            floor, ceiling = clip
             low, high = (floor, ceiling) if ask.norm == "l0" else (max(low, floor), min(high, ceiling))
             # A centre outside clip gets a place too, so that the error about it can name its row.
             low, high = min(low, least), max(high, most)
-        if max(abs(low), abs(high)) > FLOAT32_MAX or high - low >= MAX_GRID:
+        if max(abs(low), abs(high)) > limit or high - low >= MAX_GRID:
             fail(centres.node, f"the range of {name!r} is too large: {low} to {high}", "choose a smaller ε or clip")
         features.append(IntFeature(name, False, low, high))
     built = tuple(features)
