@@ -21,6 +21,7 @@ __all__ = ["metrics", "ratio", "region_total", "risk"]
 
 CONFUSION = ("tp", "fp", "tn", "fn")
 LEARNABILITY: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("accuracy", ("tp", "tn"), ("fp", "fn")),
     ("precision", ("tp",), ("fp",)),
     ("recall", ("tp",), ("fn",)),
     ("f1", ("tp", "tp"), ("fp", "fn")),
@@ -46,7 +47,7 @@ def metrics(kind: PropertyKind, counts: Mapping[str, Count], total: int) -> dict
         return {"satisfaction": ratio([yes], [no]), "violation": ratio([no], [yes])}
     if kind == "robustness":
         robust, fragile = _count(counts, "robust", total), counts.get("fragile")
-        return {"robustness": _share([robust], [] if fragile is None else [fragile], total)}
+        return {"robustness": _robustness(robust, fragile, total)}
     if kind == "classes":
         return {
             f"class_share/{label}": ratio([count], [other for name, other in counts.items() if name != label])
@@ -55,7 +56,6 @@ def metrics(kind: PropertyKind, counts: Mapping[str, Count], total: int) -> dict
     found: dict[str, Rate | None] = {}
     for prefix in _prefixes(counts):
         cells = _sharpened({name: _count(counts, prefix + name, total) for name in CONFUSION}, total)
-        found[prefix + "accuracy"] = _share([cells["tp"], cells["tn"]], [cells["fp"], cells["fn"]], total)
         for metric, good, bad in LEARNABILITY:
             found[prefix + metric] = ratio([cells[name] for name in good], [cells[name] for name in bad])
     return found
@@ -88,21 +88,17 @@ def risk(counts: Iterable[Count]) -> Fraction:
     return min(total, Fraction(1))
 
 
-def _share(good: list[Count], bad: list[Count], total: int) -> Rate | None:
-    """Σ good / total; the bad ones narrow it where the good ones are open, none given meaning that they are unknown."""
+def _robustness(robust: Count, fragile: Count | None, total: int) -> Rate | None:
+    """robust / total; what is known of the fragile ones narrows it where the robust ones are open."""
     if total == 0:
         return None
-    least, most = sum(c.lower for c in good), sum(c.upper for c in good)
-    used = list(good)
-    if bad and least != most:
-        narrower = max(least, total - sum(c.upper for c in bad)), min(most, total - sum(c.lower for c in bad))
-        if narrower != (least, most) and narrower[0] <= narrower[1]:
-            least, most = narrower
-            used += bad
-    estimate = None
-    if any(count.estimate is not None for count in good):
-        estimate = Fraction(sum(c.lower if c.estimate is None else c.estimate for c in good), total)
-    return _rate(Fraction(least, total), Fraction(most, total), estimate, used)
+    lower, upper, used = robust.lower, robust.upper, [robust]
+    if fragile is not None and lower != upper:
+        narrower = max(lower, total - fragile.upper), min(upper, total - fragile.lower)
+        if narrower != (lower, upper) and narrower[0] <= narrower[1]:
+            (lower, upper), used = narrower, [robust, fragile]
+    estimate = None if robust.estimate is None else Fraction(robust.estimate, total)
+    return _rate(Fraction(lower, total), Fraction(upper, total), estimate, used)
 
 
 def _count(counts: Mapping[str, Count], name: str, total: int) -> Count:
@@ -111,14 +107,14 @@ def _count(counts: Mapping[str, Count], name: str, total: int) -> Count:
 
 
 def _sharpened(cells: dict[str, Count], total: int) -> dict[str, Count]:
-    """The cells of a partition of `total`, each confined to what the others leave; only proofs are used for it."""
+    """Disjoint cells, each confined to what the others leave of the region; only proofs are used for it.
+
+    Nothing is said of lower ends: inputs outside `assume` are in no cell.
+    """
     if not all(count.guarantee in (Guarantee.EXACT, Guarantee.BOUNDS) for count in cells.values()):
         return cells
-    least, most = sum(c.lower for c in cells.values()), sum(c.upper for c in cells.values())
-    return {
-        name: replace(c, lower=max(c.lower, total - (most - c.upper)), upper=min(c.upper, total - (least - c.lower)))
-        for name, c in cells.items()
-    }
+    least = sum(c.lower for c in cells.values())
+    return {name: replace(c, upper=min(c.upper, total - (least - c.lower))) for name, c in cells.items()}
 
 
 def _prefixes(counts: Mapping[str, Count]) -> list[str]:
