@@ -324,7 +324,7 @@ static void ascend(enumerate_task *task, int32_t depth, int32_t value)
 }
 
 /* Nanoseconds, roughly: what entering a node costs, and what running it as a block does. */
-static inline int64_t node_cost(const level *at) { return 60 + 12 * at->count; }
+static inline int64_t node_cost(const level *at) { return 150 + 30 * at->count; }
 
 static inline int64_t block_cost(const enumerate_task *task, const level *at)
 {

@@ -2,7 +2,7 @@
 
 Small cases go point by point through the native evaluator; the others become a circuit over the bits of the
 positions, which is narrowed bit by bit (a branch that decides every query is added as it stands) and run on blocks of
-4,096 inputs in bit slices. Every query is counted by itself, none is derived from another.
+8,192 inputs in bit slices. Every query is counted by itself, none is derived from another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CALL_NANOSECONDS = 40_000_000
 STEP_NANOSECONDS = 1.5
 SPLIT_NANOSECONDS = 20e6
 PROBES = 64
-LANE_BITS = 12
+LANE_BITS = 13
 DONE, MORE, FOUND, NO_MEMORY = range(4)
 
 
