@@ -15,16 +15,38 @@ SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 """The operator for (−a, 0) that says what this one says for (a, 0)."""
 
 
+class Axes:
+    """The features by place, and the box of all positions."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.features = tuple(features)
+        self.low = (0,) * len(self.features)
+        self.high = tuple(feature.size for feature in self.features)
+
+
 def all_of(arguments: Iterable[Predicate]) -> Predicate:
-    """Conjunction, flattened, constants folded."""
+    """Conjunction, flattened, constants folded, ranges of one feature intersected."""
     kept: list[Predicate] = []
-    for argument in arguments:
+    ranges: dict[int, int] = {}
+    waiting = list(arguments)[::-1]
+    while waiting:
+        argument = waiting.pop()
         if isinstance(argument, Always):
             if not argument.value:
                 return argument
         elif isinstance(argument, AllOf):
-            kept.extend(argument.arguments)
+            waiting.extend(argument.arguments[::-1])
+        elif isinstance(argument, Within) and argument.feature in ranges:
+            place = ranges[argument.feature]
+            known = kept[place]
+            assert isinstance(known, Within)
+            both = Within(argument.feature, max(known.low, argument.low), min(known.high, argument.high))
+            if both.low >= both.high:
+                return Always(False)
+            kept[place] = both
         else:
+            if isinstance(argument, Within):
+                ranges[argument.feature] = len(kept)
             kept.append(argument)
     if not kept:
         return Always(True)
@@ -71,27 +93,27 @@ def _within(feature: int, low: int, high: int, size: int) -> Predicate:
     return Always(True) if low <= 0 and high >= size else Within(feature, low, high)
 
 
-def compare_with_zero(op: str, number: Number, features: Sequence[Feature]) -> Predicate | None:
+def compare_with_zero(op: str, number: Number, axes: Axes) -> Predicate | None:
     """`number op 0` at inputs without missing values, op one of < <= > >= == !=; None when it has no exact form.
 
     At inputs where a feature of the number is missing the answer may be anything: the caller guards.
     """
-    return _compare_floats(op, number, features) if number.floats else _compare_exact(op, number, features)
+    return _compare_floats(op, number, axes) if number.floats else _compare_exact(op, number, axes)
 
 
-def _compare_exact(op: str, number: Number, features: Sequence[Feature]) -> Predicate:
+def _compare_exact(op: str, number: Number, axes: Axes) -> Predicate:
     if number.is_constant:
         return Always(_truth(op, number.constant))
     if len(number.positions) == 1 and not number.opaque:
         ((place, coefficient),) = number.positions.items()
         threshold = -number.constant / coefficient
-        size = features[place].grid_size
+        size = axes.features[place].grid_size
         below = min(max(math.ceil(threshold), 0), size)
         exact = threshold.denominator == 1 and 0 <= threshold < size
-        return _ranges(op if coefficient > 0 else SWAPPED[op], place, below, exact, features[place])
+        return _ranges(op if coefficient > 0 else SWAPPED[op], place, below, exact, axes.features[place])
     if not number.positions and len(number.opaque) == 1 and isinstance(number.opaque[0][1], Extreme):
-        return _compare_extreme(op, number, features)
-    return _compare_integers(op, number, features)
+        return _compare_extreme(op, number, axes)
+    return _compare_integers(op, number, axes)
 
 
 def _truth(op: str, value: Fraction) -> bool:
@@ -112,14 +134,14 @@ def _ranges(op: str, place: int, below: int, exact: bool, feature: Feature) -> P
     return any_of(_within(place, low, high, feature.size) for low, high in spans)
 
 
-def _compare_floats(op: str, number: Number, features: Sequence[Feature]) -> Predicate | None:
+def _compare_floats(op: str, number: Number, axes: Axes) -> Predicate | None:
     if number.positions or number.opaque:
         return None
     (place, coefficient), *others = number.floats.items()
     if coefficient < 0:
         op = SWAPPED[op]
     if not others:
-        threshold, feature = -number.constant / coefficient, features[place]
+        threshold, feature = -number.constant / coefficient, axes.features[place]
         below = feature.first_at_least(threshold)
         exact = below < feature.grid_size and feature.value(below) == threshold
         return _ranges(op, place, below, exact, feature)
@@ -127,14 +149,14 @@ def _compare_floats(op: str, number: Number, features: Sequence[Feature]) -> Pre
         return None
     # x − y and x + y have the sign of key(x) − key(y) and key(x) + key(y): keys rank the values and are odd in them.
     other, sign = others[0][0], 1 if others[0][1] == coefficient else -1
-    first, second = features[place], features[other]
+    first, second = axes.features[place], axes.features[other]
     assert isinstance(first, Float32Feature)
     assert isinstance(second, Float32Feature)
     keys = Number(Fraction(first.first_key + sign * second.first_key), {place: Fraction(1), other: Fraction(sign)})
-    return _compare_exact(op, keys, features)
+    return _compare_exact(op, keys, axes)
 
 
-def _compare_extreme(op: str, number: Number, features: Sequence[Feature]) -> Predicate:
+def _compare_extreme(op: str, number: Number, axes: Axes) -> Predicate:
     """factor·max(…) + constant op 0 by the arguments one at a time, which boxes can decide exactly."""
     ((factor, expression),) = number.opaque
     assert isinstance(expression, Extreme)
@@ -142,7 +164,7 @@ def _compare_extreme(op: str, number: Number, features: Sequence[Feature]) -> Pr
     arguments = [_as_number(factor, argument, number.constant) for argument in expression.arguments]
 
     def each(operator: str) -> list[Predicate]:
-        return [_compare_exact(operator, argument, features) for argument in arguments]
+        return [_compare_exact(operator, argument, axes) for argument in arguments]
 
     if op in ("==", "!="):
         bounded, attained = ("<=", ">=") if is_max else (">=", "<=")
@@ -159,7 +181,7 @@ def _as_number(factor: Fraction, expression: IntExpr, constant: Fraction) -> Num
     return Number(constant, opaque=((factor, expression),))
 
 
-def _compare_integers(op: str, number: Number, features: Sequence[Feature]) -> Predicate:
+def _compare_integers(op: str, number: Number, axes: Axes) -> Predicate:
     """Over the integers: divided by the common factor, < and > turned into ≤, decided at once when the domain does."""
     if op in (">", ">="):
         op, number = SWAPPED[op], combined([(Fraction(-1), number)])
@@ -172,5 +194,5 @@ def _compare_integers(op: str, number: Number, features: Sequence[Feature]) -> P
     shifted = Number(Fraction(-(-constant // factor)), scaled.positions, {}, scaled.opaque)
     sign = Sign("==" if op == "==" else "!=" if op == "!=" else "<=", integer(shifted, 1))
     # Missing positions belong to the box: what a count asks about them is not guarded by the caller.
-    answer = on_box(sign, [0] * len(features), [feature.size for feature in features])
+    answer = on_box(sign, axes.low, axes.high)
     return sign if answer is None else Always(answer)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import NoReturn, assert_never
 
 from quantify.discretise import numbers
-from quantify.discretise.comparisons import all_of, any_of, compare_with_zero, negation, position_runs
+from quantify.discretise.comparisons import Axes, all_of, any_of, compare_with_zero, negation, position_runs
 from quantify.discretise.numbers import ONE, Number, combined
 from quantify.errors import InputError
 from quantify.ir.domain import Feature
@@ -39,6 +39,7 @@ from quantify.ir.property import (
     Or,
     Truth,
 )
+from quantify.ir.ranges import on_box
 
 MOST_CASES = 64
 """Case splits (abs, min, max over float32 features) that one comparison may multiply up to."""
@@ -66,6 +67,7 @@ class Lowering:
 
     def __init__(self, features: Sequence[Feature], labels: int) -> None:
         self._features = features
+        self._axes = Axes(features)
         self._labels = labels
         self._done: dict[int, tuple[BoolExpr, Predicate]] = {}
 
@@ -115,15 +117,24 @@ class Lowering:
         reads_missing = sorted(
             place for place in _features_read(expression.left, expression.right) if self._features[place].missing
         )
-        present = [Within(place, 0, self._features[place].grid_size) for place in reads_missing]
         answers = (
             all_of((left_case, right_case, self._with_zero(expression.op, combined([(ONE, left), (-ONE, right)]))))
             for (left_case, left), (right_case, right) in itertools.product(*sides)
         )
-        return all_of((*present, any_of(answers)))
+        answer = any_of(answers)
+        if len(reads_missing) == 1 and not self._may_hold(answer, reads_missing[0]):
+            return answer
+        present = [Within(place, 0, self._features[place].grid_size) for place in reads_missing]
+        return all_of((*present, answer))
+
+    def _may_hold(self, answer: Predicate, missing: int) -> bool:
+        """Whether `answer` is not proven to be false wherever the feature is missing."""
+        low = list(self._axes.low)
+        low[missing] = self._features[missing].grid_size
+        return on_box(answer, low, self._axes.high) is not False
 
     def _with_zero(self, op: str, number: Number) -> Predicate:
-        answer = compare_with_zero(op, number, self._features)
+        answer = compare_with_zero(op, number, self._axes)
         if answer is None:
             refuse_float32(self._features, number)
         return answer
