@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
-from quantify.cnf.codegen import NO_NAMES, Names, harness
+from quantify.cnf.codegen import NO_NAMES, Names, harness, in_comment
+from quantify.cnf.dimacs import absorb_multiplier, dimacs_bytes
 from quantify.cnf.formula import Cnf
 from quantify.cnf.lowering import box_of, straighten, untouched
 from quantify.cnf.straight import Input, StraightLine
@@ -87,6 +88,24 @@ def translate(
     """
     line = straighten(problem, case, query)
     return translate_line(line, case.region, query, limits, names)
+
+
+def dimacs_text(translation: Translation, query: GridQuery, names: Names = NO_NAMES) -> str:
+    """The formula as DIMACS whose projected count is the number of inputs, with the way back in comments."""
+    whole = absorb_multiplier(translation.cnf)
+    fresh = len(whole.projection) - len(translation.cnf.projection)
+    lines = [
+        f"c written by quantify with CBMC {translation.version}",
+        f"c query: {in_comment(query.name)}",
+        "c An input's bits, least significant first, are literals, T, F, or ? where either value will do.",
+    ]
+    for item, bits in zip(translation.inputs, translation.bits, strict=True):
+        shown = " ".join("?" if bit is None else str(bit)[0] if isinstance(bit, bool) else str(bit) for bit in bits)
+        lines.append(f"c bits of {item.name}, position - {item.low} of {names.feature(item.feature)}: {shown}")
+    if fresh:
+        choices = translation.cnf.multiplier
+        lines.append(f"c The last {fresh} counted variables stand for {choices} choices without influence.")
+    return "\n".join(lines) + "\n" + dimacs_bytes(whole).decode("ascii")
 
 
 def translate_line(
@@ -196,9 +215,7 @@ def run_cbmc(tool: locate.Tool, source: str, limits: Limits) -> str:
             "free some space, or set TMPDIR to another folder",
         ) from error
     if not re.search(r"^p cnf ", text, re.MULTILINE) or not text.endswith("\n"):
-        raise UndecidedError(
-            f"CBMC {tool.version} wrote no whole formula ({_said(ended)})", HINT
-        )
+        raise UndecidedError(f"CBMC {tool.version} wrote no whole formula ({_said(ended)})", HINT)
     return text
 
 

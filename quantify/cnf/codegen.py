@@ -104,20 +104,24 @@ def emit_program(problem: GridProblem, case: GridCase, names: Names = NO_NAMES) 
             "the compiled program would need integers beyond 128 bits", "emit the C that CBMC reads instead"
         )
     box = box_of(case.region)
-    return _environment().get_template("program.c.j2").render(
-        features=[f"{names.feature(i)}, 0...{size - 1}" for i, size in enumerate(problem.sizes)],
-        class_list=", ".join(f"{index} = {names.label(index)}" for index in range(problem.labels)),
-        words=words,
-        labels=labels,
-        queries=[
-            {"name": in_comment(query.name), "symbol": symbol, "line": line}
-            for query, symbol, line in zip(case.queries, symbols(case.queries), lines, strict=True)
-        ],
-        low=box.low,
-        high=box.high,
-        shape=_shape(case.region),
-        input_comment=lambda item: _input_comment(item, names),
-        label_names=lambda wanted: _label_names(wanted, names),
+    return (
+        _environment()
+        .get_template("program.c.j2")
+        .render(
+            features=[f"{names.feature(i)}, 0...{size - 1}" for i, size in enumerate(problem.sizes)],
+            class_list=", ".join(f"{index} = {names.label(index)}" for index in range(problem.labels)),
+            words=words,
+            labels=labels,
+            queries=[
+                {"name": in_comment(query.name), "symbol": symbol, "line": line}
+                for query, symbol, line in zip(case.queries, symbols(case.queries), lines, strict=True)
+            ],
+            low=box.low,
+            high=box.high,
+            shape=_shape(case.region),
+            input_comment=lambda item: _input_comment(item, names),
+            label_names=lambda wanted: _label_names(wanted, names),
+        )
     )
 
 

@@ -8,6 +8,7 @@ word that holds it; it is computed where all its operands and partial results fi
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -40,6 +41,9 @@ ONE_STATEMENT = 64
 """Longest conjunction or disjunction that is one statement: C front ends recurse over operators."""
 ONE_SUM = 3
 """Longest sum that is one statement; longer ones are halved, which keeps the adders narrow."""
+
+COMPARISON = re.compile(r"([a-z0-9]+) (==|!=|<|>=|<=|>) ([a-z0-9]+)")
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
 
 def straighten(problem: GridProblem, case: GridCase, query: GridQuery) -> StraightLine:
@@ -168,12 +172,12 @@ class _Lowering:
     def chain(self, operator: str, absorbing: str, texts: Iterable[str]) -> str:
         """Conjunction or disjunction: short ones inline, long ones named, one operand a line."""
         neutral = negated(absorbing)
-        parts = [text for text in dict.fromkeys(texts) if text != neutral]
-        if absorbing in parts:
+        different = dict.fromkeys(text for text in texts if text != neutral)
+        if absorbing in different or any(negated(text) in different for text in different):
             return absorbing
-        if len(parts) <= 1:
-            return parts[0] if parts else neutral
-        parts = [enclosed(text) for text in parts]
+        if len(different) <= 1:
+            return next(iter(different), neutral)
+        parts = [enclosed(text) for text in different]
         while len(parts) > ONE_STATEMENT:
             starts = range(0, len(parts), ONE_STATEMENT)
             parts = [self.let("p", BIT, parts[start : start + ONE_STATEMENT], operator) for start in starts]
@@ -419,6 +423,8 @@ class _Lowering:
         if centre >= last:
             return self.product(difference, _Sum(-1))
         (name,) = position.terms
+        if centre == 1 and last == 2:
+            return self.indicator(f"{name} != 1")
         word = word_for((0, last))
         shown, point = wide(name, word), wide(literal(centre, word), word)
         text = f"{shown} < {point} ? {point} - {shown} : {shown} - {point}"
@@ -449,6 +455,9 @@ def negated(text: str) -> str:
     """Logical negation, not doubled."""
     if text in ("0", "1"):
         return "1" if text == "0" else "0"
+    comparison = COMPARISON.fullmatch(text)
+    if comparison:
+        return f"{comparison[1]} {OPPOSITE[comparison[2]]} {comparison[3]}"
     if text.startswith("!"):
         inner = text[1:]
         if inner.isalnum():
