@@ -14,7 +14,7 @@ from quantify.report.numbers import compact, duration, grouped, percent, percent
 Style = Literal["text", "number", "status"]
 SMALL = 10**6
 """Integers below this need no scientific form."""
-SHOWN_FEATURES = 12
+SHOWN_FEATURES = 16
 """Features of a witness that are shown; the JSON has all of them."""
 SHOWN_WITNESSES = 20
 CELLS = ("tp", "fp", "tn", "fn")
