@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FAILURES = {"violated", "fragile", "fp", "fn"}
 TOLD_TOO = {"gap", "overlap"}
 """Queries of learnability that become checks instead of counts."""
+SIMPLEST_FIRST = ("boxes", "enumerate", "bdd")
 CROSS_CHECK_SAMPLES = 200_000
 CROSS_CHECK_SECONDS = 120.0
 """What the second ways of one case may take when the user set no time limit."""
@@ -141,17 +142,20 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
 
 
 def available_engines(options: Options) -> dict[str, Engine]:
-    """Every discovered engine by name, with the CBMC path configured as the options say."""
+    """Every discovered engine by name, with sampling and the CBMC path configured as the options say.
+
+    The CBMC path is loaded only when it is wanted: most counts never need it, and all pay for starting up.
+    """
     found = dict(engine_room.discover())
-    if "sample" in found:
-        found["sample"] = engine_room.sample.SampleEngine(samples=options.samples, confidence=options.confidence)
-    found["cnf"] = _cnf_engine(options)
+    found["sample"] = engine_room.sample.SampleEngine(samples=options.samples, confidence=options.confidence)
+    if options.engine == "cnf" or options.cross_check:
+        found["cnf"] = _cnf_engine(options)
     return found
 
 
 def unknown_engine(name: str, known: Mapping[str, object]) -> InputError:
     """The error for an engine name that is not there."""
-    return InputError(f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted(known))}")
+    return InputError(f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted({*known, 'cnf'}))}")
 
 
 def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine], wanted: str) -> tuple[Engine, str]:
@@ -180,9 +184,15 @@ def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine]
             "no exact engine can count this (" + "; ".join(refusals) + ")",
             "try --engine cnf, or --engine sample for a sampled answer",
         )
-    seconds, name, reason = min(offers)
-    others = ", ".join(f"{n} ~{s:.2g} s" for s, n, _ in sorted(offers)[1:])
+    seconds, name, reason = min(offers, key=_preference)
+    others = ", ".join(f"{n} ~{s:.2g} s" for s, n, _ in sorted(offers) if n != name)
     return known[name], f"{name}: {reason}, ~{seconds:.2g} s" + (f" ({others})" if others else "")
+
+
+def _preference(offer: tuple[float, str, str]) -> tuple[float, int]:
+    """Cheapest first; below a millisecond all are equal, and the one whose reasoning is simplest is taken."""
+    seconds, name, _ = offer
+    return max(seconds, 1e-3), SIMPLEST_FIRST.index(name) if name in SIMPLEST_FIRST else len(SIMPLEST_FIRST)
 
 
 def unfinished(problem: Problem, grid: GridProblem, case: Case, grid_case: GridCase) -> CaseEvidence:

@@ -95,6 +95,14 @@ def run(arguments: list[str] | None = None) -> int:
     except MemoryError:
         report("out of memory", "give --memory and --timeout, or a smaller domain")
         return 3
+    except Exception as error:
+        if os.environ.get("QUANTIFY_TRACEBACK"):
+            raise
+        report(
+            f"internal error: {type(error).__name__}: {error}",
+            "this is a defect of quantify, no number was given: run again with QUANTIFY_TRACEBACK=1 and report it",
+        )
+        return 3
 
 
 def report(message: str, hint: str = "") -> None:

@@ -86,7 +86,7 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 class TerminalProgress(Progress):
-    """Shows the current stage on stderr once the run has lasted a second; a line a stage when stderr is no terminal."""
+    """Shows the stage on stderr once a run has lasted a second; a line a second at most when stderr is no terminal."""
 
     QUIET_SECONDS = 1.0
     REDRAW_SECONDS = 0.1
@@ -111,8 +111,8 @@ class TerminalProgress(Progress):
                 self._open_line = True
                 sys.stderr.write("\r\x1b[2K" + text[:200])
                 sys.stderr.flush()
-        elif message != self._last:
-            self._last = message
+        elif message != self._last and now - self._drawn >= self.QUIET_SECONDS:
+            self._last, self._drawn = message, now
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 

@@ -45,7 +45,7 @@ MOST_CASES = 64
 """Case splits (abs, min, max over float32 features) that one comparison may multiply up to."""
 
 Cases = tuple[tuple[Predicate, Number], ...]
-"""A number by cases: exactly one of the conditions holds at every input without missing values."""
+"""A number by cases: at every input without missing values some condition holds, and each that does gives it."""
 
 
 def refuse_float32(features: Sequence[Feature], number: Number) -> NoReturn:
@@ -188,16 +188,12 @@ class Lowering:
             function, chosen = "max", (chosen[0], combined([(-ONE, chosen[0])]))
         if not any(number.floats for number in chosen):
             return _single(numbers.extreme(function, chosen))
-        # The first of the extreme ones is taken, so that exactly one case holds.
-        beats_earlier, beats_later = ("<", "<=") if function == "min" else (">", ">=")
+        # Several cases hold where several numbers are the extreme one, and then they are equal.
+        beats = "<=" if function == "min" else ">="
         cases = []
         for place, number in enumerate(chosen):
-            rivals = (
-                self._with_zero(beats_earlier if other < place else beats_later, combined([(ONE, number), (-ONE, n)]))
-                for other, n in enumerate(chosen)
-                if other != place
-            )
-            cases.append((all_of(rivals), number))
+            rivals = (combined([(ONE, number), (-ONE, n)]) for other, n in enumerate(chosen) if other != place)
+            cases.append((all_of(self._with_zero(beats, rival) for rival in rivals), number))
         return tuple(case for case in cases if case[0] != Always(False))
 
 

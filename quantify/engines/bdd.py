@@ -12,10 +12,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import ClassVar
 
 from quantify.engines.diagram_size import log2_nodes
-from quantify.engines.diagrams import Space, Stopped, Workspace, library, physical_memory
+from quantify.engines.diagrams import Space, Stopped, Workspace, is_installed, library, physical_memory
 from quantify.engines.layers import Layered, Range, Region, flatten
 from quantify.engines.logic import restrict
 from quantify.engines.masses import reach
@@ -61,7 +62,7 @@ class BddEngine:
     automatic: ClassVar[bool] = True
 
     def refuses(self, problem: GridProblem, case: GridCase) -> str | None:
-        if library() is None:
+        if not is_installed():
             return "the library dd is not installed"
         low, high, ball = _shape(case)
         if any(a >= b for a, b in zip(low, high, strict=True)):
@@ -88,8 +89,7 @@ class BddEngine:
             factor = 1.0 if region.is_narrow else 8.0
             sweeps = len(leaves) * max(1.0, len(case.queries) / 2)
             seconds += 0.02 + 6e-6 * nodes + sweeps * factor * (8e-6 * layers + 2e-8 * nodes / max(1, len(wanted)))
-        found = library()
-        if found is not None and not found[1]:
+        if nodes and find_spec("dd.cudd") is None:
             seconds *= 20
         return Estimate(seconds, f"{len(leaves):,} leaves, diagrams of about {nodes:,.0f} nodes")
 
@@ -121,6 +121,7 @@ class _Run:
         self._budget = physical_memory() // 2
         if limits.memory_mb is not None:
             self._budget = min(self._budget, limits.memory_mb * 2**20)
+        self._is_slow = False
         self._leaves: list[Leaf] = []
         self._unseen = self._region.total
         """Mass of the region for which no leaf was found before the time was up."""
@@ -150,8 +151,7 @@ class _Run:
             except Stopped as stop:
                 unknown += sum(leaf.mass for leaf in leaves[done:])
                 notes.add(str(stop))
-        found = library()
-        if found is not None and not found[1]:
+        if self._is_slow:
             notes.add("dd without CUDD: slow")
         return Count(
             lower, lower + unknown, Guarantee.EXACT if unknown == 0 else Guarantee.BOUNDS, BddEngine.name,
@@ -196,6 +196,9 @@ class _Run:
 
     def _diagram(self, predicate: Predicate) -> Layered:
         """The predicate inside the ball as layers, from the process's store when it was made before."""
+        found = library()
+        assert found is not None
+        self._is_slow = not found[1]
         key = (self._region.low, self._region.high, self._ball)
         fresh = key not in _store
         try:

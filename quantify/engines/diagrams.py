@@ -11,6 +11,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, reduce
+from importlib.util import find_spec
 from typing import Any, assert_never
 
 from quantify.ir.predicate import (
@@ -63,6 +64,12 @@ def library() -> tuple[Any, bool] | None:
     except ImportError:
         return None
     return BDD, False
+
+
+@cache
+def is_installed() -> bool:
+    """Whether dd is there; unlike `library`, this imports nothing heavy."""
+    return find_spec("dd") is not None
 
 
 def physical_memory() -> int:

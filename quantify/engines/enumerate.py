@@ -167,28 +167,28 @@ class EnumerateEngine:
         bits = sum((widths[f] - 1).bit_length() for f in features)
         if bits > MAX_BITS:
             return f"{len(features)} features matter, with 2^{bits} inputs"
-        predicates = [query.predicate for query in case.queries]
         points = math.prod(widths[f] for f in features)
-        factor = math.prod(widths) // points
-        if self.bit_slices is not False and (points > SCALAR_POINTS or self.bit_slices):
+        ways: list[Callable[[], Plan]] = [
+            lambda: self._sliced_plan(problem, case, math.prod(widths)),
+            lambda: _scalar_plan(problem, case, features, points, math.prod(widths) // points),
+        ]
+        if self.bit_slices is not None:
+            ways = ways[:1] if self.bit_slices else ways[1:]
+        elif points <= SCALAR_POINTS:
+            ways.reverse()
+        reasons = []
+        for way in ways:
             try:
-                sliced = slice_predicates(problem, case.region, predicates, MAX_GATES)
-                points = math.prod(sliced.widths)
-                return Plan(
-                    sliced.features, points, math.prod(widths) // points, self._probed(sliced), sliced=sliced
-                )
-            except TooManyGatesError as error:
-                reason = f"the predicates need {error}"
-        else:
-            reason = f"{points} inputs one by one"
-        if points > MAX_SCALAR_POINTS:
-            return f"{reason}, and 2^{bits} inputs are too many to take one by one"
-        try:
-            program = compile_predicates(predicates, problem, inside(case.region))
-        except NotNativeError as error:
-            return str(error)
-        work = points * STEP_NANOSECONDS * (20 + len(program.steps) / 2)
-        return Plan(features, points, factor, work, program=program)
+                return way()
+            except (TooManyGatesError, NotNativeError) as error:
+                reasons.append(str(error))
+        return "; ".join(reasons)
+
+    def _sliced_plan(self, problem: GridProblem, case: GridCase, volume: int) -> Plan:
+        predicates = [query.predicate for query in case.queries]
+        sliced = slice_predicates(problem, case.region, predicates, MAX_GATES)
+        points = math.prod(sliced.widths)
+        return Plan(sliced.features, points, volume // points, self._probed(sliced), sliced=sliced)
 
     def _probed(self, sliced: Sliced) -> float:
         """Expected nanoseconds of the walk, from random paths through it."""
@@ -231,6 +231,15 @@ class EnumerateEngine:
             while (state := task.run(seek=True)) == MORE and not limits.expired():
                 pass
             return task.found() if state == FOUND else None
+
+
+def _scalar_plan(problem: GridProblem, case: GridCase, features: tuple[int, ...], points: int, factor: int) -> Plan:
+    if points > MAX_SCALAR_POINTS:
+        raise NotNativeError(f"2^{(points - 1).bit_length()} inputs are too many to take one by one")
+    program = compile_predicates([query.predicate for query in case.queries], problem, inside(case.region))
+    evaluate.prepared(problem)
+    work = points * STEP_NANOSECONDS * (20 + len(program.steps) / 2)
+    return Plan(features, points, factor, work, program=program)
 
 
 _Stop = Callable[[], bool]

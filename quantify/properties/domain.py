@@ -42,6 +42,8 @@ from quantify.properties.fields import Fields, boolean, choice, describe, intege
 from quantify.properties.yaml import Node, Scalar, Sequence, fail, integral
 
 FLOAT32_MAX = Fraction(float32_from_key(0x7F7FFFFF))
+FLOAT32_OVERFLOW = Fraction(2**128 - 2**103 - 1)
+"""Largest number that rounds to a finite float32; such a bound rounds inward, as any other."""
 MAX_GRID = 2**62
 MAX_FEATURES = 1_000_000
 MAX_NODES = 64
@@ -207,7 +209,8 @@ def feature(keys: Mapping[str, Node], name: str, node: Node) -> Feature:
     if low > high:
         fail(keys["min"], f"the range of {name!r} is empty: min {shown(low)} > max {shown(high)}", "swap min and max")
     for key, value in (("min", low), ("max", high)):
-        if not -FLOAT32_MAX <= value <= FLOAT32_MAX:
+        limit = FLOAT32_OVERFLOW if kind == "float32" else FLOAT32_MAX
+        if not -limit <= value <= limit:
             fail(keys[key], f"{key} of {name!r} lies beyond the range of float32", "models cannot take such a value")
     if kind == "int":
         built: Feature = IntFeature(

@@ -28,7 +28,7 @@ from quantify.properties.syntax import ExpressionError, Syntax
 from quantify.properties.values import BOOLEANS, Category, Label, Plain, Value, Vector, Word, type_name
 from quantify.properties.yaml import Node, Scalar, fail, suggest
 
-MAX_STEPS = 3_000_000
+MAX_STEPS = 1_000_000
 """Parts resolved in one expression, loops unrolled."""
 
 
@@ -397,10 +397,11 @@ class _Resolver:
         taken = name in RESERVED or name in loops or self.scope.domain.index(name) is not None
         if taken:
             _wrong(clause.at, f"the loop variable {name!r} already has a meaning", "choose another name for it")
-        for value in self.range(clause, loops):
-            self.steps += 1
-            if self.steps > MAX_STEPS:
-                _wrong(clause.at, f"its loops unfold into more than {MAX_STEPS} parts", "loop over fewer values")
+        values = self.range(clause, loops)
+        self.steps += len(values)
+        if self.steps > MAX_STEPS:
+            _wrong(clause.at, f"its loops unfold into more than {MAX_STEPS} parts", "loop over fewer values")
+        for value in values:
             yield from self.rounds(rest, {**loops, name: value})
 
     def range(self, clause: syntax.For, loops: Loops) -> range:

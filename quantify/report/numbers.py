@@ -32,6 +32,14 @@ def _groups(digits: str) -> str:
     return ",".join([digits[:first], *(digits[i : i + 3] for i in range(first, len(digits), 3))])
 
 
+def compact(number: int) -> str:
+    """The digits in groups when they fit a narrow column, else the first seven to nine and the last three."""
+    digits = to_digits(number)
+    if len(digits) <= 15:
+        return grouped(number)
+    return f"{_groups(digits[: (len(digits) % 3 or 3) + 6])}…{digits[-3:]}"
+
+
 def exact_ratio(value: Fraction | int) -> str:
     """p/q in lowest terms, the denominator always written."""
     value = Fraction(value)
@@ -100,7 +108,7 @@ def percent_range(lower: Fraction, upper: Fraction, all_but: int | None = None) 
     """One percentage, or both ends rounded outwards."""
     if lower == upper:
         return percent(lower, all_but=all_but)
-    return f"{percent(lower, 'down')} … {percent(upper, 'up')}"
+    return f"{percent(lower, 'down')} to {percent(upper, 'up')}"
 
 
 def plain(value: Fraction) -> str:

@@ -102,12 +102,14 @@ def wide_problem(columns: int, leaves: int, widest: int) -> Problem:
     return problem_around(model, features)
 
 
-def test_off_by_one_in_a_wide_domain_is_found_next_to_the_threshold() -> None:
+@pytest.mark.parametrize("step", [-1, 1])
+def test_off_by_one_in_a_wide_domain_is_found_next_to_the_threshold(step: int) -> None:
     """One value in a million: uniform draws would not find it."""
     problem = wide_problem(40, 30, 10**6)
     grid = lower(problem)
     cuts = [node for node, feature in enumerate(grid.tree.feature) if feature >= 0]
-    wrong = evaluator(replace(grid.tree, low=tuple(c + (node == cuts[0]) for node, c in enumerate(grid.tree.low))))
+    moved = tuple(cut + step * (node == cuts[0]) for node, cut in enumerate(grid.tree.low))
+    wrong = evaluator(replace(grid.tree, low=moved))
     with pytest.raises(ContradictionError, match="next to a threshold"):
         check_fidelity(problem, grid, wrong, seed=0, samples=2000)
 
