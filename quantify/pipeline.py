@@ -20,6 +20,8 @@ from quantify.evidence import bundle, crosscheck, rates
 from quantify.evidence.totals import region_total
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.evidence import CaseEvidence, Check, Evidence, Witness
+from quantify.ir.model import Tree
+from quantify.ir.network import Network
 from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
 from quantify.resources import Limits, Progress
 
@@ -441,9 +443,15 @@ def _describe_model(problem: Problem) -> dict[str, object]:
         "kind": model.kind,
         "classes": list(model.classes),
         "features": model.columns,
-        "leaves": model.structure.leaves,
+        **_size(model.structure),
         "library": model.library,
     }
+
+
+def _size(structure: Tree | Network) -> dict[str, object]:
+    if isinstance(structure, Tree):
+        return {"leaves": structure.leaves}
+    return {"layers": len(structure.layers)}
 
 
 def _cnf_engine(options: Options) -> CnfEngine:

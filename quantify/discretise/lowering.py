@@ -9,7 +9,9 @@ from quantify.discretise.grids import seen_by_model
 from quantify.discretise.predicates import Lowering
 from quantify.errors import InputError
 from quantify.ir.domain import Feature
-from quantify.ir.problem import GridCase, GridProblem, GridQuery, Problem
+from quantify.ir.model import Tree
+from quantify.ir.network import IntNetwork
+from quantify.ir.problem import GridCase, GridProblem, GridQuery, GridTree, Problem
 
 MOST_POSITIONS = 2**62
 """Positions of one feature: engines keep a position in a signed 64-bit word."""
@@ -33,13 +35,11 @@ def lower(problem: Problem) -> GridProblem:
     read = {column.feature for column in problem.columns}
     for place, feature in enumerate(domain.features):
         _validate(problem, feature, place in read)
-    tree = model.structure
-    cuts = Cuts(domain, problem.columns, tree.dtype)
     lowering = Lowering(domain.features, len(model.classes))
     return GridProblem(
         sizes=domain.sizes,
         labels=len(model.classes),
-        tree=lower_tree(tree, cuts, problem.columns, domain.sizes),
+        structure=_structure(problem),
         measure=problem.measure,
         cases=tuple(
             GridCase(
@@ -54,6 +54,14 @@ def lower(problem: Problem) -> GridProblem:
         ),
         relation_nodes=domain.relation_nodes,
     )
+
+
+def _structure(problem: Problem) -> GridTree | IntNetwork:
+    structure = problem.model.structure
+    if isinstance(structure, Tree):
+        cuts = Cuts(problem.domain, problem.columns, structure.dtype)
+        return lower_tree(structure, cuts, problem.columns, problem.domain.sizes)
+    raise InputError("networks cannot be counted yet", "use a decision tree")
 
 
 def _validate(problem: Problem, feature: Feature, read_by_model: bool) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from quantify.ir.network import Network
+
 if TYPE_CHECKING:  # a counter's child process imports this module and must start fast
     import numpy as np
     from numpy.typing import NDArray
@@ -52,7 +54,7 @@ class Model:
     """Number of model inputs."""
     column_names: tuple[str, ...] | None
     """Names the library stored, or None."""
-    structure: Tree
+    structure: Tree | Network
     predict: Predict
     accepts_missing: bool
     """Whether the library's predict takes NaN."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # a counter's child process imports this module and must start fast
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 # --- as read -----------------------------------------------------------------------------------------------------
@@ -34,6 +35,8 @@ class Rows:
     @classmethod
     def dense(cls, matrix: NDArray[np.generic]) -> Rows:
         """Rows of a dense (outputs × inputs) matrix, zeros dropped."""
+        import numpy as np
+
         columns: list[NDArray[np.int64]] = []
         values = []
         start = [0]
@@ -52,6 +55,8 @@ class Rows:
 
     def to_dense(self) -> NDArray[np.generic]:
         """The (outputs × inputs) matrix."""
+        import numpy as np
+
         out = np.zeros((self.outputs, self.inputs), self.values.dtype)
         for row in range(self.outputs):
             cut = slice(self.start[row], self.start[row + 1])
@@ -127,8 +132,8 @@ class Network:
     layers: tuple[Layer, ...]
     outputs: int
     """Number of scores; 1 for a sigmoid head."""
-    dtype: Literal["float32", "float64", "int8"]
-    """Arithmetic of the library."""
+    dtype: Literal["float32", "float64"]
+    """Type of the library's inputs and arithmetic (full-integer models: of the inputs alone)."""
     head: Literal["order", "sigmoid"] = "order"
     """order: the label is an extreme score, ties to the lowest index. sigmoid: class 1 iff the probability ≥ threshold
     (the logit is compared)."""

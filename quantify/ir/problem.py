@@ -11,6 +11,7 @@ from typing import Literal
 
 from quantify.ir.domain import Domain, Measure
 from quantify.ir.model import Model
+from quantify.ir.network import IntNetwork
 from quantify.ir.predicate import Predicate
 from quantify.ir.property import BoolExpr
 
@@ -153,15 +154,33 @@ class GridProblem:
     sizes: tuple[int, ...]
     labels: int
     """Number of classes."""
-    tree: GridTree
+    structure: GridTree | IntNetwork
+    """The model in integers."""
     measure: Measure
     cases: tuple[GridCase, ...]
     relation_nodes: int | None = None
 
+    @property
+    def tree(self) -> GridTree:
+        """The structure of a problem that is known to be a tree.
+
+        Raises:
+            TypeError: It is a network.
+        """
+        if isinstance(self.structure, IntNetwork):
+            raise TypeError("this problem is about a network, not a tree")
+        return self.structure
+
+    @property
+    def network(self) -> IntNetwork | None:
+        """The structure when it is a network."""
+        return self.structure if isinstance(self.structure, IntNetwork) else None
+
     @cached_property
     def base_digest(self) -> bytes:
         """Digest of what all cases share."""
-        text = repr((self.sizes, self.labels, self.tree, self.measure))
+        structure = self.structure.digest_text if isinstance(self.structure, IntNetwork) else self.structure
+        text = repr((self.sizes, self.labels, structure, self.measure))
         return hashlib.sha256(text.encode()).digest()
 
     def digest(self, case: GridCase) -> str:

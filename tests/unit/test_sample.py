@@ -214,7 +214,7 @@ def test_wide_arithmetic_and_labels_are_sampled_too() -> None:
     far = Linear(((0, 1 << 70), (1, -(1 << 70))), 0)
     queries = (GridQuery("less", Sign("<", far)), GridQuery("one", HasLabel((1,))), GridQuery("in", Within(1, 2, 6)))
     case = GridCase(Box((0, 0), (10, 10)), queries, ())
-    problem = replace(problem_over((10, 10)), labels=2, tree=tree)
+    problem = replace(problem_over((10, 10)), labels=2, structure=tree)
     hits = sample.draw(problem, case, 100_000, Limits(), 1).hits
     for name, share in (("less", 0.45), ("one", 0.7), ("in", 0.4)):
         assert abs(hits[name] / 100_000 - share) < 0.01
