@@ -350,8 +350,15 @@ def _second_ways(
 
 
 def _merge_checks(checks: list[Check]) -> tuple[Check, ...]:
-    """Checks in order of appearance, exact repetitions once."""
-    return tuple(dict.fromkeys(checks))
+    """Checks in order of appearance; what went well in many cases is said once, with their number."""
+    groups: dict[tuple[str, str, str], list[Check]] = {}
+    for check in dict.fromkeys(checks):
+        apart = "" if check.status == "ok" and check.name != "note" else check.detail
+        groups.setdefault((check.name, check.status, apart), []).append(check)
+    return tuple(
+        first if not more else replace(first, detail=f"{first.detail}; likewise in {len(more)} more cases")
+        for first, *more in groups.values()
+    )
 
 
 # --- witnesses -----------------------------------------------------------------------------------------------------
