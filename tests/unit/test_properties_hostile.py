@@ -12,18 +12,35 @@ from property_files import hand_model
 from quantify import properties
 from quantify.errors import InputError
 
-FILES = (
-    "property: robustness\ninputs: {file: d.csv, rows: '0-2', label: target}\nepsilon: [1, 0.5]\nnorm: l1\n"
-    "clip: [0, 9]\nfixed: [a]\n",
-    "property: safety\ndomain:\n  features:\n    - {name: a, type: fixed, min: 0.2, max: 0.4, step: 0.1}\n"
-    "    - {name: b, type: categorical, values: {red: 3, green: 7}}\n"
-    "measure: {product: {weights: {b: {red: 1/3, green: 2/3}}}}\nassume: \"a >= 0.3 and b in ('red', 'green')\"\n"
-    "assert: \"label == '1' or all(i * a < 3 for i in range(3) if i != 2)\"\n",
-    "property: learnability\ndomain: {from: e.csv, features: [{name: a, step: 0.25}]}\n"
-    "ground_truth: {0: a > 0.5, 1: 'b == \"red\"'}\nmeasure: uniform\n",
-    "property: classes\ndomain: {default: {type: float32, min: -1, max: 1e3, missing: true}, "
-    "features: [a, {name: 'p{i}', count: 1, type: int}]}\nassume: is_missing(a) or -a // 0.5 % 3 >= min(a, 2)\n",
-)
+ROBUSTNESS = """\
+property: robustness
+inputs: {file: d.csv, rows: '0-2', label: target}
+epsilon: [1, 0.5]
+norm: l1
+clip: [0, 9]
+fixed: [a]
+"""
+SAFETY = """\
+property: safety
+domain:
+  features:
+    - {name: a, type: fixed, min: 0.2, max: 0.4, step: 0.1}
+    - {name: b, type: categorical, values: {red: 3, green: 7}}
+measure: {product: {weights: {b: {red: 1/3, green: 2/3}}}}
+assume: "a >= 0.3 and b in ('red', 'green')"
+assert: "label == '1' or all(i * a < 3 for i in range(3) if i != 2)"
+"""
+LEARNABILITY = """\
+property: learnability
+domain: {from: e.csv, features: [{name: a, step: 0.25}]}
+ground_truth: {0: a > 0.5, 1: 'b == "red"'}
+measure: uniform
+"""
+CLASSES = """\
+property: classes
+domain: {default: {type: float32, min: -1, max: 1e3, missing: true}, features: [a, {name: 'p{i}', count: 1, type: int}]}
+assume: is_missing(a) or -a // 0.5 % 3 >= min(a, 2)
+"""
 TOKENS = (
     "{", "}", "[", "]", ":", ",", "-", "'", '"', "\n", "  ", "&a ", "*a", "null", "true", ".nan", "1e400", "-1", "0",
     "0.1", "9" * 40 + ".5", "1e-300", "1e300", "a", "b", "label", "x", "for", "in", "(", ")", "if", "not", "==", "<",
@@ -32,7 +49,7 @@ TOKENS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [ROBUSTNESS, SAFETY, LEARNABILITY, CLASSES])
 def test_damaged_files_never_cause_a_traceback(tmp_path: Path, file: str) -> None:
     (tmp_path / "d.csv").write_text("a,b,target\n1,5,0\n2,6,1\n3,7,0\n0,9,1\n")
     (tmp_path / "e.csv").write_text("a,b\n1,red\n0.5,green\n")
