@@ -57,7 +57,7 @@ def test_damaged_files_never_cause_a_traceback(tmp_path: Path, file: str) -> Non
     path.write_text(file)
     assert properties.bind(properties.load(path), model).cases
     draw = random.Random(file)
-    for _ in range(250):
+    for _ in range(120):
         text = file
         for _ in range(draw.choice((1, 1, 2, 4))):
             start = draw.randrange(len(text) + 1)
