@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import log2, prod
 
 from quantify.engines.cells import MOST_BITS, MOST_NUMBERS
 from quantify.engines.clauses import (
@@ -84,10 +84,12 @@ def predicate_effort(
         parts = components(clauses, node) if isinstance(node, Junction) else [root]
         efforts = [_part_effort(clauses, masses, part, box) for part in parts]
         falls = min(NEVER, prod(min(effort.splits, NEVER) for effort in efforts))
-        # A leaf also cuts features that the formula does not read, so leaves overlap in those that it does.
-        read = sum(clauses.features[root] >> int(f) & 1 for f in tree.used)
-        overlap = leaves ** (1 - read / max(1, len(tree.used)))
-        seconds += leaves * (size * OPERATION + sum(effort.each for effort in efforts))
+        # A leaf also cuts features that the formula does not read, so leaves overlap in those that it does; leaves
+        # that are the same there are counted once.
+        read = [f for f in clauses.used(root) if f in tree.tests]
+        different = min(leaves, 1.0 + sum(tree.tests[f] for f in read))
+        overlap = different ** (1 - len(read) / max(1, len(tree.tests)))
+        seconds += leaves * size * OPERATION + different * sum(effort.each for effort in efforts)
         seconds += overlap * (sum(effort.shared for effort in efforts) + (falls - 1) * size * OPERATION)
         splits, terms = max(splits, falls), max(terms, size)
     what = f"a predicate of {terms:,} terms on up to {tree.paths:,} leaves"
@@ -133,8 +135,8 @@ def _line_effort(masses: Masses, line: Compare, box: Box) -> _Effort | None:
     top = min(span, -affine_bounds(line.terms, line.constant, box)[0])
     work = (top + 1) * (3 * len(widths) if plain else sum(widths))
     work *= BIG_INTEGER if total >= WORD else 1
-    if work <= MOST_WORK:
-        return _Effort(each=work * ADDITION)
+    if work <= 16 * MOST_WORK:
+        return _Effort(2 ** (max(1, work / MOST_WORK) - 1), each=work * ADDITION)
     return _Effort(outer / MOST_LINES, PAIR, PAIR * outer) if plain else None
 
 
@@ -169,10 +171,24 @@ def _table_effort(clauses: Clauses, masses: Masses, formula: int, box: Box) -> _
     cells = float(min(size, 10**100))
     splits = 1.0
     if cells > block:
-        # Where numbers decide, only boxes on the border between true and false stay open: a surface, not a volume.
-        splits = (cells / block) ** (1 - 1 / arithmetic if arithmetic > 1 else 1.0)
+        # Where numbers decide, only boxes on the border between true and false stay open: a surface, not a volume;
+        # where each number alone has a closed form, only boxes where two borders cross.
+        away = 2 if _lines_only(clauses, masses, formula, box) else 1
+        splits = (cells / block) ** (1 - min(1.0, away / arithmetic) if arithmetic > 1 else 1.0)
+        splits = max(splits, log2(cells))
         cells = splits * block
     return _Effort(min(splits, NEVER), 0.0, min(NEVER, cells * len(_below(clauses, formula)) * cost))
+
+
+def _lines_only(clauses: Clauses, masses: Masses, formula: int, box: Box) -> bool:
+    """Whether a formula joins ranges and linear tests that have a closed form each."""
+    node = clauses.nodes[formula]
+    if isinstance(node, Junction):
+        return all(_lines_only(clauses, masses, argument, box) for argument in node.arguments)
+    if not isinstance(node, Compare):
+        return isinstance(node, In)
+    effort = _line_effort(masses, node, box) if masses.scalar else None
+    return effort is not None and effort.splits == 1
 
 
 def _table(clauses: Clauses, formula: int, box: Box) -> tuple[int, int]:

@@ -466,9 +466,33 @@ def test_bounds_at_any_moment_hold_the_count(monkeypatch, kind):
         region = random_region(rng, problem.sizes, kind)
         predicate = random_predicate(rng, problem.sizes, 3)
         expected = brute(problem, region, predicate)
-        for left in range(12):
+        for left in range(16):
             found = count(problem, region, predicate, limits=Steps(left))
             assert found.lower <= expected <= found.upper
+
+
+@pytest.mark.parametrize("engine", [ENGINE, BoxesEngine(native=False)])
+@pytest.mark.parametrize("predicate", [HasLabel((0,)), AllOf((HasLabel((0,)), Within(0, 0, 2**19)))])
+def test_leaves_not_reached_before_the_deadline_stay_open(engine, predicate):
+    problem = wide_problem(random.Random(9), (2**20,) * 4, 11)
+    region = Box((0,) * 4, (2**20,) * 4)
+    full = count(problem, region, predicate, engine)
+    cut = count(problem, region, predicate, engine, Limits.starting_now(0))
+    assert full.lower == full.upper
+    assert cut.lower <= full.lower <= cut.upper
+    assert prepare(problem).paths > 64
+
+
+@pytest.mark.parametrize("junction", [AllOf, AnyOf])
+def test_strips_between_and_outside_parallel_lines(junction):
+    problem = GridProblem((7, 9), LABELS, GridTree((-1,), (0,), (0,), (-1,), (-1,), (0,)), UNIFORM, ())
+    region = Box((0, 0), (7, 9))
+    for low in range(-12, 13):
+        for high in range(-12, 13):
+            above = Sign("<=", Linear(((0, -2), (1, 1)), low))
+            below = Sign("<=", Linear(((0, 2), (1, -1)), -high))
+            expected = brute(problem, region, junction((above, below)))
+            assert count(problem, region, junction((above, below))).lower == expected
 
 
 def test_a_label_count_needs_no_splitting_and_is_estimated_so():
