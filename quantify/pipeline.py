@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +20,7 @@ from quantify.errors import ContradictionError, InputError, UndecidedError
 from quantify.evidence import bundle, crosscheck, rates
 from quantify.evidence.totals import region_total
 from quantify.ir.count import Count, Engine, Guarantee
-from quantify.ir.evidence import CaseEvidence, Check, Evidence, Witness
+from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Witness
 from quantify.ir.model import Tree
 from quantify.ir.network import Network
 from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
@@ -171,16 +172,11 @@ def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine]
         if reason is not None:
             raise InputError(f"engine {wanted} cannot count this: {reason}", "use --engine auto")
         return known[wanted], "chosen by the user"
-    offers, refusals = [], []
-    for name, engine in known.items():
-        if not engine.automatic:
-            continue
-        reason = engine.refuses(grid, case)
-        if reason is None:
-            estimate = engine.estimate(grid, case)
-            offers.append((estimate.seconds, name, estimate.reason))
-        else:
-            refusals.append(f"{name}: {reason}")
+    offers, refusals = _offers(grid, case, (engine for engine in known.values() if engine.automatic))
+    if not offers:
+        # An engine that is too slow to be chosen may still do for a small case that the others refuse.
+        slow = (engine for engine in known.values() if not engine.automatic and engine.guarantee is Guarantee.EXACT)
+        offers, _ = _offers(grid, case, slow)
     if not offers:
         raise InputError(
             "no exact engine can count this (" + "; ".join(refusals) + ")",
@@ -195,6 +191,21 @@ def _preference(offer: tuple[float, str, str]) -> tuple[float, int]:
     """Cheapest first; below a millisecond all are equal, and the one whose reasoning is simplest is taken."""
     seconds, name, _ = offer
     return max(seconds, 1e-3), SIMPLEST_FIRST.index(name) if name in SIMPLEST_FIRST else len(SIMPLEST_FIRST)
+
+
+def _offers(
+    grid: GridProblem, case: GridCase, candidates: Iterable[Engine]
+) -> tuple[list[tuple[float, str, str]], list[str]]:
+    """(seconds, name, reason) of the engines that would count the case, and why the others would not."""
+    offers, refusals = [], []
+    for engine in candidates:
+        reason = engine.refuses(grid, case)
+        if reason is None:
+            estimate = engine.estimate(grid, case)
+            offers.append((estimate.seconds, engine.name, estimate.reason))
+        else:
+            refusals.append(f"{engine.name}: {reason}")
+    return offers, refusals
 
 
 def unfinished(problem: Problem, grid: GridProblem, case: Case, grid_case: GridCase) -> CaseEvidence:
@@ -341,8 +352,15 @@ def _second_ways(
 
 
 def _merge_checks(checks: list[Check]) -> tuple[Check, ...]:
-    """Checks in order of appearance, exact repetitions once."""
-    return tuple(dict.fromkeys(checks))
+    """Checks in order of appearance; what went well in many cases is said once, with their number."""
+    groups: dict[tuple[str, str, str], list[Check]] = {}
+    for check in dict.fromkeys(checks):
+        apart = "" if check.status == "ok" and check.name != "note" else check.detail
+        groups.setdefault((check.name, check.status, apart), []).append(check)
+    return tuple(
+        first if not more else replace(first, detail=f"{first.detail}; likewise in {len(more)} more cases")
+        for first, *more in groups.values()
+    )
 
 
 # --- witnesses -----------------------------------------------------------------------------------------------------
@@ -434,6 +452,50 @@ def emit(
     return dimacs.dimacs_bytes(dimacs.absorb_multiplier(translation.cnf)).decode("ascii")
 
 
+def count_cnf(
+    path: Path, counter: str, limits: Limits, epsilon: Fraction, delta: Fraction, progress: Progress
+) -> CnfEvidence:
+    """The projected count of a DIMACS file.
+
+    Raises:
+        QuantifyError: See `cnf.count_file.count_file`; a limit is an UndecidedError.
+    """
+    from quantify.cnf.count_file import count_file
+
+    started = time.monotonic()
+    found = count_file(path, counter, limits, epsilon, delta, progress)
+    answer = found.answer
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    tool = found.calibration.tool
+    return CnfEvidence(
+        formula={
+            "path": str(path),
+            "sha256": digest,
+            "variables": found.variables,
+            "clauses": found.clauses,
+            "projection": found.projected,
+        },
+        count=Count(
+            answer.lower,
+            answer.upper,
+            answer.guarantee,
+            found.counter,
+            answer.seconds,
+            digest,
+            seed=answer.seed,
+            epsilon=answer.epsilon,
+            delta=answer.delta,
+            estimate=answer.estimate,
+            note=f"{tool.name} {tool.version}",
+        ),
+        checks=(
+            Check("calibration", "ok", f"{found.counter} {tool.version}: {found.calibration.checked} known counts right"),
+            *(Check("note", "ok", note) for note in found.notes),
+        ),
+        seconds=time.monotonic() - started,
+    )
+
+
 # --- small parts ---------------------------------------------------------------------------------------------------
 def _describe_model(problem: Problem) -> dict[str, object]:
     model = problem.model
@@ -472,6 +534,7 @@ __all__ = [
     "available_engines",
     "choose_engine",
     "count",
+    "count_cnf",
     "emit",
     "exit_code",
     "prepare",

@@ -72,15 +72,15 @@ def _counters(limits: Limits, progress: Progress) -> list[dict[str, Any]]:
 
 
 def _native() -> dict[str, Any]:
-    from quantify import engines
+    import importlib
 
     try:
-        path = engines.native_path()
+        module = importlib.import_module("quantify.engines._native")
     except ImportError as error:
         return _entry(
             "native", "engines", True, status="missing", detail=str(error), install="pip install --force-reinstall quantify-ml"
         )
-    return _entry("native", "engines", True, path=path, detail=f"vector code: {engines.evaluate.instruction_set()}")
+    return _entry("native", "engines", True, path=str(module.__file__))
 
 
 def _libraries() -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -40,7 +41,7 @@ from quantify.cli.options import FILE, limit_options, limits_from
 def command(
     model: Path,
     property_file: Path,
-    form: str,
+    form: Literal["c", "cnf"],
     query: str | None,
     number: int,
     output_file: Path,

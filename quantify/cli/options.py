@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 
 
-class FractionType(click.ParamType):
+class FractionType(click.ParamType[Fraction]):
     """A rational strictly between `above` and `below`, written as a decimal or p/q."""
 
     name = "number"

@@ -218,5 +218,5 @@ def dimacs_bytes(cnf: Cnf) -> bytes:
     lines = [shown[start : start + 20] for start in range(0, len(shown), 20)] or [[]]
     header = ["c t pmc", f"p cnf {cnf.variables} {cnf.literals.count(0)}"]
     header += [" ".join(["c p show", *line, "0"]) for line in lines]
-    body = " ".join(map(str, cnf.literals)).replace(" 0 ", " 0\n")
+    body = re.sub(r"(?<!\d)0 ", "0\n", " ".join(map(str, cnf.literals)))
     return "\n".join([*header, body, ""] if body else [*header, ""]).encode()

@@ -420,9 +420,13 @@ class _Lowering:
         difference.add(position)
         if centre <= 0:
             return difference
-        if centre >= last:
-            return self.product(difference, _Sum(-1))
+        if not position.terms:
+            return _Sum(centre)
         (name,) = position.terms
+        if (centre, last) == (1, 1):
+            return self.indicator(f"!{name}")
+        if centre >= last:
+            return _Sum(0, {self.value(self.product(difference, _Sum(-1))): 1})
         if centre == 1 and last == 2:
             return self.indicator(f"{name} != 1")
         word = word_for((0, last))

@@ -101,7 +101,7 @@ class BoxesEngine:
         for query in case.queries:
             roots = splitter.roots(query.predicate, ready.reached)
             if any(root > 1 for root in roots.values()):
-                more, why = predicate_effort(splitter.clauses, masses, roots, ready.paths)
+                more, why = predicate_effort(splitter.clauses, masses, roots, ready)
                 seconds, reason = seconds + more, why
         return Estimate(seconds, reason)
 

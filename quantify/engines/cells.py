@@ -6,7 +6,8 @@ between their ends; one that arithmetic reads has a cell per position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
 from math import prod
@@ -16,11 +17,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quantify.engines.clauses import FALSE, TRUE, Affine, Box, Clauses, Compare, Constant, Function, In, Junction, Test
+from quantify.engines.clauses import (
+    FALSE,
+    TRUE,
+    Affine,
+    Box,
+    Clauses,
+    Compare,
+    Constant,
+    Function,
+    In,
+    Junction,
+    Test,
+)
 from quantify.engines.masses import Masses
+from quantify.engines.parts import summands
 from quantify.engines.sums import WORD, Spread, line_spread, mass_below, points_below, turned
 
-MOST_BITS = 2**22
+MOST_BITS = 2**18
 """Largest truth table of ranges alone, in cells."""
 MOST_NUMBERS = 2**17
 """Largest truth table with arithmetic or with cells of different mass."""
@@ -130,7 +144,10 @@ class Cells:
     def _summed(self, node: Test, box: Box) -> int | None:
         """A test of a sum of numbers that share no feature, such as a count or absolute differences added up."""
         spreads, start = [], 0
-        for number in self._summands(node.number):
+        parts = summands(self._clauses, node.number)
+        if sum(self._clauses.features[number] != 0 for number in parts) < 2:
+            return None
+        for number in parts:
             constant = self._clauses.constant_of(number)
             if constant is not None:
                 start += constant
@@ -148,31 +165,6 @@ class Cells:
             return counts[0]
         at = counts[0] - counts[1]
         return at if node.op == "==" else prod(spread.total for spread in spreads) - at
-
-    def _summands(self, number: int) -> list[int]:
-        """Numbers without common features whose sum is `number`."""
-        clauses = self._clauses
-        node = clauses.nodes[number]
-        pieces: list[int] = []
-        for argument in node.arguments if isinstance(node, Function) and node.name == "plus" else (number,):
-            inner = clauses.nodes[argument]
-            if isinstance(inner, Affine):
-                pieces.append(clauses.affine((), inner.constant))
-                pieces.extend(clauses.affine((term,), 0) for term in inner.terms)
-            elif isinstance(inner, Function) and inner.name == "count":
-                pieces.extend(clauses.count((formula,)) for formula in inner.arguments)
-            else:
-                pieces.append(argument)
-        groups: list[tuple[int, list[int]]] = []
-        for piece in pieces:
-            mask, members, apart = clauses.features[piece], [piece], []
-            for other, others in groups:
-                if other & mask:
-                    mask, members = mask | other, others + members
-                else:
-                    apart.append((other, others))
-            groups = [*apart, (mask, members)]
-        return [clauses.plus(members) for _, members in groups]
 
     def _value_spread(self, number: int, box: Box) -> tuple[Spread, int] | None:
         """The distribution of a number over its box, and the value that its 0 stands for."""
@@ -209,18 +201,19 @@ class Table:
     """The cells of a box in the features of one formula or number, the last feature running fastest."""
 
     def __init__(
-        self, clauses: Clauses, masses: Masses, features: list[int], cells: list[list[tuple[int, int]]], arithmetic: int
+        self, clauses: Clauses, masses: Masses, features: list[int], edges: list[Sequence[int]], arithmetic: int
     ) -> None:
         self._clauses = clauses
         self._masses = masses
         self._features = features
-        self._cells = cells
+        self._edges = edges
+        """Cell i of a feature runs from edge i to edge i + 1."""
+        self._counts = [len(ends) - 1 for ends in edges]
         self.arithmetic = arithmetic
         """Mask of the features that arithmetic reads."""
-        self.size = prod(len(ranges) for ranges in cells)
+        self.size = prod(self._counts)
         self.uniform = masses.scalar and all(
-            masses.plain(f) and all(high - low == 1 for low, high in ranges)
-            for f, ranges in zip(features, cells, strict=True)
+            masses.plain(f) and ends[-1] - ends[0] == len(ends) - 1 for f, ends in zip(features, edges, strict=True)
         )
         """Whether every cell has mass 1."""
         self._full = (1 << self.size) - 1
@@ -232,21 +225,20 @@ class Table:
         ends: dict[int, set[int]] = {}
         arithmetic = _collect(clauses, node, ends)
         features = clauses.used(node)
-        cells: list[list[tuple[int, int]]] = []
+        edges: list[Sequence[int]] = []
         size = 1
         for f in features:
             low, high = box[f]
             if arithmetic >> f & 1:
                 size *= high - low
-                cuts: Iterable[int] = range(low, high + 1) if size <= most else ()
+                edges.append(range(low, high + 1))
             else:
                 inner = sorted(cut for cut in ends[f] if low < cut < high)
                 size *= len(inner) + 1
-                cuts = [low, *inner, high]
+                edges.append([low, *inner, high])
             if size > most:
                 return None
-            cells.append(list(pairwise(cuts)))
-        return cls(clauses, masses, features, cells, arithmetic)
+        return cls(clauses, masses, features, edges, arithmetic)
 
     def truth(self, formula: int) -> int:
         """The truth table of a formula over these cells."""
@@ -272,12 +264,15 @@ class Table:
 
     def _range(self, node: In) -> int:
         place = self._features.index(node.feature)
-        inside = [i for i, (low, high) in enumerate(self._cells[place]) if node.low <= low and high <= node.high]
-        if not inside:
+        ends = self._edges[place]
+        first, last = bisect_left(ends, node.low), bisect_left(ends, node.high)
+        if last >= len(ends):
+            last = len(ends) - 1
+        if first >= last:
             return 0
-        stride = prod(len(ranges) for ranges in self._cells[place + 1 :])
-        period = stride * len(self._cells[place])
-        block = ((1 << len(inside) * stride) - 1) << inside[0] * stride
+        stride = prod(self._counts[place + 1 :])
+        period = stride * self._counts[place]
+        block = ((1 << (last - first) * stride) - 1) << first * stride
         return _repeated(block, period, self.size // period)
 
     def number(self, number: int) -> NDArray[Any]:
@@ -305,17 +300,17 @@ class Table:
     def _affine(self, node: Affine) -> NDArray[Any]:
         coefficients = dict(node.terms)
         farthest = abs(node.constant) + sum(
-            abs(coefficients.get(f, 0)) * max(abs(ranges[0][0]), abs(ranges[-1][1]))
-            for f, ranges in zip(self._features, self._cells, strict=True)
+            abs(coefficients.get(f, 0)) * ends[-1] for f, ends in zip(self._features, self._edges, strict=True)
         )
         dtype: Any = np.int64 if farthest < WORD else object
         values: NDArray[Any] = np.array([node.constant], dtype=dtype)
-        for f, ranges in zip(self._features, self._cells, strict=True):
+        for f, ends, count in zip(self._features, self._edges, self._counts, strict=True):
             if f in coefficients:
-                steps = np.array([low * coefficients[f] for low, _ in ranges], dtype=dtype)
+                starts = np.arange(ends[0], ends[-1]) if dtype is np.int64 else np.array(ends[:-1], dtype=object)
+                steps = starts * coefficients[f]
                 values = (values[:, None] + steps[None, :]).reshape(-1)
             else:
-                values = np.repeat(values, len(ranges))
+                values = np.repeat(values, count)
         return values
 
     def _mask(self, bits: int) -> NDArray[np.uint8]:
@@ -325,16 +320,16 @@ class Table:
     def flat_masses(self) -> NDArray[Any]:
         """The mass of every cell, as Python integers (for boxes)."""
         flat: NDArray[Any] = np.array([1], dtype=object)
-        for f, ranges in zip(self._features, self._cells, strict=True):
-            row = np.array([self._masses.row(f, *cell)[0] for cell in ranges], dtype=object)
+        for f, ends in zip(self._features, self._edges, strict=True):
+            row = np.array([self._masses.row(f, *cell)[0] for cell in pairwise(ends)], dtype=object)
             flat = (flat[:, None] * row[None, :]).reshape(-1)
         return flat
 
     def contracted(self, bits: int) -> list[int]:
         """Mass by distance of the cells whose bit is set: one feature after another is summed out."""
         rows = [
-            np.array([self._masses.row(f, *cell) for cell in ranges], dtype=object)
-            for f, ranges in zip(self._features, self._cells, strict=True)
+            np.array([self._masses.row(f, *cell) for cell in pairwise(ends)], dtype=object)
+            for f, ends in zip(self._features, self._edges, strict=True)
         ]
         exact = prod(max(1, int(row.sum())) for row in rows) < WORD
         dtype: Any = np.int64 if exact else object

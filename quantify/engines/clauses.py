@@ -305,6 +305,10 @@ class Clauses:
         if isinstance(node, Function) and node.name in ("min", "max"):
             which = node.name if factor > 0 else "max" if node.name == "min" else "min"
             return self.extreme(which, [self.times(argument, right) for argument in node.arguments])
+        if isinstance(node, Function) and node.name == "times":
+            for one, other in (node.arguments, node.arguments[::-1]):
+                if (inner := self.constant_of(other)) is not None:
+                    return self.times(one, self.affine((), inner * factor))
         return self.intern(Function("times", (min(left, right), max(left, right))))
 
     def extreme(self, which: str, numbers: Sequence[int]) -> int:
@@ -456,21 +460,6 @@ class Clauses:
             best = max(low for low, _ in ends)
             kept = [a for a, (_, high) in zip(arguments, ends, strict=True) if high >= best]
         return self.extreme(which, kept)
-
-    def components(self, junction: Junction) -> list[int]:
-        """The junction as one of formulas that share no feature (a single one: it does not come apart)."""
-        groups: list[tuple[int, list[int]]] = []
-        for argument in junction.arguments:
-            mask, members = self.features[argument], [argument]
-            apart = []
-            for other, others in groups:
-                if other & mask:
-                    mask |= other
-                    members = others + members
-                else:
-                    apart.append((other, others))
-            groups = [*apart, (mask, members)]
-        return [self.junction(junction.every, members) for _, members in groups]
 
     def used(self, formula: int) -> list[int]:
         """The features that the formula reads, ascending."""

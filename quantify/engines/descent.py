@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -86,6 +87,8 @@ class PreparedTree:
         self.depth, paths = _shape(tree)
         self.paths = min(paths, 10**18)
         """Paths from the root to leaves: more than leaves when children are shared. Capped."""
+        self.tests = Counter(f for f in tree.feature if f >= 0)
+        """How many nodes test each feature."""
         self._narrow = all(size < WORD for size in problem.sizes)
         self.used: NDArray[np.int64] = np.array(sorted({f for f in tree.feature if f >= 0}), dtype=np.int64)
         """The features that the tree reads, ascending: column c of a native box is feature used[c]."""

@@ -28,12 +28,16 @@ from quantify.engines.clauses import (
 )
 from quantify.engines.descent import leaves
 from quantify.engines.masses import Masses
+from quantify.engines.parts import components
 from quantify.ir.predicate import Predicate
 from quantify.ir.problem import GridProblem, GridTree
 from quantify.resources import Limits, Progress
 
 MOST_WAITING = 100_000
 """Boxes that wait in order of mass; beyond, new ones are finished first, so that memory stays bounded."""
+
+MOST_LOOKED_AT = 16
+"""Features of a formula beyond which the search for a point goes ahead without counting first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +140,21 @@ class Splitter:
     def _expand(self, work: _Work, piece: Piece) -> None:
         """Count a piece at once, or what comes apart of it, or halve it."""
         node = self.clauses.nodes[piece.formula]
-        components = self.clauses.components(node) if isinstance(node, Junction) else [piece.formula]
-        if isinstance(node, Junction) and len(components) > 1:
-            left = self._all_of(piece, components) if node.every else self._any_of(work, piece, components)
+        parts = components(self.clauses, node) if isinstance(node, Junction) else [piece.formula]
+        if isinstance(node, Junction) and not node.every and len(parts) > 1:
+            left = self._any_of(work, piece, parts)
         else:
-            left = self._all_of(piece, components)
+            left = self._all_of(piece, parts)
         if left.formula == piece.formula:
             for half in self._halves(piece):
                 self._take(work, half)
         else:
             self._take(work, left)
 
-    def _all_of(self, piece: Piece, components: list[int]) -> Piece:
+    def _all_of(self, piece: Piece, parts: list[int]) -> Piece:
         """The piece with every component that can be counted at once taken into its mass."""
         box, mass, hard = Box(self._region, piece.narrowed), piece.mass, []
-        for component in components:
+        for component in parts:
             counted = self._cells.count(component, box)
             if counted is None:
                 hard.append(component)
@@ -158,10 +162,10 @@ class Splitter:
                 mass = self._masses.product(mass, counted)
         return Piece(self.clauses.junction(True, hard), piece.narrowed, mass)
 
-    def _any_of(self, work: _Work, piece: Piece, components: list[int]) -> Piece:
+    def _any_of(self, work: _Work, piece: Piece, parts: list[int]) -> Piece:
         """What is left where the components that can be counted at once are false; where one is true is proven."""
-        box, mass, hard = Box(self._region, piece.narrowed), piece.mass, list(components)
-        for component in components:
+        box, mass, hard = Box(self._region, piece.narrowed), piece.mass, list(parts)
+        for component in parts:
             true = self._cells.count(component, box)
             false = None if true is None else self._cells.count_negated(component, box)
             if false is None:
@@ -230,12 +234,13 @@ class Splitter:
         """False when a count already says that no point of the piece is wanted."""
         box = Box(self._region, piece.narrowed)
         node = self.clauses.nodes[piece.formula]
-        parts = self.clauses.components(node) if isinstance(node, Junction) and node.every else [piece.formula]
+        parts = components(self.clauses, node) if isinstance(node, Junction) and node.every else [piece.formula]
         mass = piece.mass
         for part in parts:
-            counted = self._cells.count(part, box)
+            used = self.clauses.used(part)
+            counted = self._cells.count(part, box) if len(used) <= MOST_LOOKED_AT else None
             if counted is None:
-                for feature in self.clauses.used(part):
+                for feature in used:
                     mass = self._masses.times(mass, self._masses.part(feature, *box[feature]))
             else:
                 mass = self._masses.product(mass, counted)

@@ -17,7 +17,9 @@ WORD = 2**62
 MOST_LINES = 2**14
 """Most pairs of ranges that `points_below` sums over for constraints of three and more features."""
 MOST_WORK = 2**27
-"""Most additions that `mass_below` does; big integers count forty-fold."""
+"""Most additions that `mass_below` does, big integers counting for several."""
+BIG_INTEGER = 40
+"""Cost of an addition of big integers, in those of words."""
 
 
 def floor_sum(count: int, divisor: int, slope: int, start: int) -> int:
@@ -123,7 +125,7 @@ def mass_below(spreads: Sequence[Spread], limits: Sequence[int]) -> list[int] | 
         total *= spread.total
     wide = total >= WORD
     work = (top + 1) * sum(3 if spread.values is None else spread.count for spread in spreads)
-    if work * (40 if wide else 1) > MOST_WORK:
+    if work * (BIG_INTEGER if wide else 1) > MOST_WORK:
         return None
     table: NDArray[Any] = np.zeros(top + 1, dtype=object if wide else np.int64)
     table[0] = 1

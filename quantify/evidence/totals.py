@@ -34,6 +34,8 @@ def _ball_total(measure: Measure, ball: Ball) -> int:
     moving = [f for f, (low, high) in enumerate(zip(ball.box.low, ball.box.high, strict=True)) if high - low > 1]
     unit = 1 if ball.norm == "l0" else math.gcd(*(ball.weights[f] for f in moving)) or 1
     reach = _reach(ball, moving, unit)
+    if math.prod(ball.box.high[f] - ball.box.low[f] for f in moving) <= reach:
+        return _few_points(measure, ball)
     masses = [1] + [0] * reach
     for feature, (low, high) in enumerate(zip(ball.box.low, ball.box.high, strict=True)):
         centre = ball.centre[feature]
@@ -51,6 +53,22 @@ def _ball_total(measure: Measure, ball: Ball) -> int:
                 steps[distance] = steps.get(distance, 0) + _mass(measure, feature, position, position + 1)
             masses = _with_steps(masses, steps)
     return sum(masses)
+
+
+def _few_points(measure: Measure, ball: Ball) -> int:
+    """The total by the distances that occur, for a box with fewer points than the radius has units."""
+    masses = {0: 1}
+    for feature, (low, high) in enumerate(zip(ball.box.low, ball.box.high, strict=True)):
+        longer: dict[int, int] = {}
+        for position in range(low, high):
+            away = abs(position - ball.centre[feature])
+            step = int(away > 0) if ball.norm == "l0" else ball.weights[feature] * away
+            mass = _mass(measure, feature, position, position + 1)
+            for distance, found in masses.items():
+                if mass and distance + step <= ball.radius:
+                    longer[distance + step] = longer.get(distance + step, 0) + found * mass
+        masses = longer
+    return sum(masses.values())
 
 
 def _reach(ball: Ball, moving: list[int], unit: int) -> int:

@@ -229,6 +229,8 @@ def shown(value: Number) -> str:
     """A number for a message: a decimal when it has a short one."""
     if isinstance(value, int):
         return str(value)
+    if not -FLOAT32_MAX <= value <= FLOAT32_MAX:
+        return str(value)
     digits = f"{float(value):.12g}"
     return digits if yaml.exact_decimal(digits) == value else f"{value} (about {digits})"
 

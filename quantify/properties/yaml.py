@@ -177,6 +177,8 @@ class _Builder:
         if kind == "ScalarEvent":
             self._refuse_tag(event, line)
             plain = event.style is None
+            if plain and not event.value and self.stack and self.stack[-1].children:
+                line = self.stack[-1].children[-1].line  # ruamel.yaml puts what is left out where the next word is
             scalar = Scalar(self.file, line, self._resolve(event.value, line) if plain else event.value, event.value)
             self._add(scalar, 1, event.anchor)
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):

@@ -94,7 +94,7 @@ def find_on_path(name: str) -> Tool | None:
     if path is None:
         return None
     path = os.path.realpath(path)
-    return Tool(name, (path,), "unknown", path, _sha256(path, _stamp(path)))
+    return Tool(name, (path,), "unknown", path, sha256_of(Path(path)))
 
 
 def cbmc_candidates() -> tuple[Candidate, ...]:
@@ -177,7 +177,7 @@ def _cbmc(prefix: tuple[str, ...], program: Path) -> Tool:
         raise MissingToolError(
             f"version {match[0]} is too old: 6.0 or later is needed (for --no-standard-checks)", install_cbmc_hint()
         )
-    return Tool("cbmc", prefix, match[0], str(program), _sha256(str(program), stamp))
+    return Tool("cbmc", prefix, match[0], str(program), sha256_of(program))
 
 
 def _stamp(path: str) -> tuple[int, int, int]:
@@ -197,19 +197,19 @@ def _cbmc_version(prefix: tuple[str, ...], stamp: tuple[int, int, int]) -> str:
     return ended.stdout.decode(errors="replace").strip()
 
 
-@cache
-def _sha256(path: str, stamp: tuple[int, int, int]) -> str:
-    return sha256_of(Path(path))
-
-
 def sha256_of(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file.
+    """Hexadecimal SHA-256 of a file, computed once while the file stays the same.
 
     Raises:
         MissingToolError: It cannot be read.
     """
+    return _sha256(str(path), _stamp(str(path)))
+
+
+@cache
+def _sha256(path: str, stamp: tuple[int, int, int]) -> str:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise MissingToolError(f"{path} cannot be read: {error.strerror}", "run `quantify doctor`") from error

@@ -9,14 +9,16 @@ import selectors
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO
 
-from quantify.errors import MissingToolError
+from quantify.errors import MissingToolError, UndecidedError
 
 _CHUNK = 1 << 16
 _STDERR_KEPT = 1 << 16
@@ -25,6 +27,7 @@ _PASSED_ON = ("PATH", "HOME", "TMPDIR")
 _MEMORY_SIGNS = (
     b"memoryerror", b"bad_alloc", b"out of memory", b"cannot allocate", b"memory allocation", b"failed to allocate",
 )  # fmt: skip
+_NO_LONGER_NEEDED: ContextVar[threading.Event | None] = ContextVar("no_longer_needed", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ def run(
 
     Raises:
         MissingToolError: The program does not exist or may not be executed.
+        UndecidedError: Another thread has said, through `stopped_by`, that the answer is no longer needed.
     """
     started = time.monotonic()
     program = shutil.which(argv[0])
@@ -121,6 +125,16 @@ def run(
     )
 
 
+@contextlib.contextmanager
+def stopped_by(event: threading.Event) -> Iterator[None]:
+    """Programs that this thread runs inside the block are stopped, and `run` raises, once the event is set."""
+    token = _NO_LONGER_NEEDED.set(event)
+    try:
+        yield
+    finally:
+        _NO_LONGER_NEEDED.reset(token)
+
+
 class _Exchange:
     """Feeds a child and gathers what it prints, until it ends or a limit is reached."""
 
@@ -129,6 +143,7 @@ class _Exchange:
         self.unsent = memoryview(stdin)
         self.stdout_limit = stdout_limit
         self.deadline = deadline
+        self.no_longer_needed = _NO_LONGER_NEEDED.get()
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.timed_out = False
@@ -161,6 +176,8 @@ class _Exchange:
                         stream.close()
 
     def _wait(self, selector: selectors.BaseSelector, ended: bool) -> list[IO[bytes]]:
+        if self.no_longer_needed is not None and self.no_longer_needed.is_set():
+            raise UndecidedError("stopped: the answer is no longer needed")
         left = None if self.deadline is None else self.deadline - time.monotonic()
         if left is not None and left <= 0 and not ended:
             self.timed_out = True

@@ -192,6 +192,20 @@ def test_totals_are_those_of_enumeration(seed: int) -> None:
     assert region_total(problem(sizes, measure), region) == expected
 
 
+@pytest.mark.parametrize("kind", ["uniform", "product"])
+def test_a_few_points_far_apart_are_quick(kind: str) -> None:
+    sizes = [5, 4, 3]
+    ball = Ball(Box((0, 0, 0), (5, 4, 3)), (1, 2, 0), "l1", (1, 10**9, 7), 10**9 + 8)
+    weights = ((3, 0, 1, 2, 5), None, (1, 4, 2)) if kind == "product" else (None, None, None)
+    expected = sum(
+        math.prod(1 if w is None else w[p] for w, p in zip(weights, point, strict=True))
+        for point in itertools.product(*map(range, sizes))
+        if is_inside(ball, point)
+    )
+    measure = Measure("product", weights) if kind == "product" else Measure()
+    assert region_total(problem(sizes, measure), ball) == expected
+
+
 def test_a_ball_over_an_image_is_quick() -> None:
     pixels, radius = 784, 300
     box = Box((0,) * pixels, (256,) * pixels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import math
@@ -129,7 +128,7 @@ class BaseCounter(ABC):
 
 
 class LibraryCounter(BaseCounter):
-    """A counter that is a Python extension module. Its module has a function `solve(library, call)` for the child."""
+    """A counter that is a Python extension module; `_NAME.py` beside its file holds `solve(library, call)`."""
 
     library: ClassVar[str]
     """Import name of the extension module, such as "package.module"."""
@@ -153,6 +152,8 @@ class LibraryCounter(BaseCounter):
         return CounterTool(self.name, self._version(Path(path)), path, sha256_of(Path(path)))
 
     def _version(self, path: Path) -> str:
+        import importlib.metadata
+
         try:
             return importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:
@@ -168,9 +169,10 @@ class LibraryCounter(BaseCounter):
             )
             for cnf in cnfs
         ]  # fmt: skip
+        child = Path(_worker.__file__).with_name(f"_{self.name}.py")
         ended = run(
-            [sys.executable, "-P", str(Path(_worker.__file__))],
-            stdin=_worker.encode(type(self).__module__, self.library, tool.path, calls),
+            [sys.executable, "-P", _worker.__file__],
+            stdin=_worker.encode(child, self.library, tool.path, calls),
             timeout=limits.remaining(),
             memory_mb=limits.memory_mb,
             env=_python_environment(),
@@ -185,12 +187,15 @@ class LibraryCounter(BaseCounter):
     def _read(self, line: bytes, cnf: Cnf, epsilon: Fraction) -> Raw:
         try:
             answer = json.loads(line)
-            return self.interpret(int(answer["count"], 16), answer, cnf, epsilon)
+            count = int(answer["count"], 16)
+            if answer.get("unsatisfiable") and count == 0:
+                return Raw(0, 0, exact=True)
+            return self.interpret(count, answer, cnf, epsilon)
         except (ValueError, KeyError, TypeError) as error:
             raise self.fail(f"its answer {line[:80]!r} is no count") from error
 
     def interpret(self, count: int, answer: dict[str, Any], cnf: Cnf, epsilon: Fraction) -> Raw:
-        """What `solve` returned, as bounds on the count of `cnf`."""
+        """What `solve` returned for a formula that it did not find unsatisfiable, as bounds on the count of `cnf`."""
         return Raw(count, count)
 
 

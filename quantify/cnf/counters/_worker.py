@@ -1,11 +1,13 @@
 """The child process of a library counter: formulas on stdin, one JSON line for each count on stdout.
 
-Runs as a script, so that it is the same quantify that started it which is imported, whatever the search path says.
+Runs as a script, with the counter's own half of the child (`_NAME.py` beside it) and nothing else of quantify: it must
+start fast, and whatever the search path says, both halves belong to the quantify that started them.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -36,11 +38,27 @@ class Call(NamedTuple):
             yield flat[start:end]
             start = end + 1
 
+    def model(self, conflicts: int | None = None) -> list[int] | None:
+        """A model as literals, checked; empty when there is none, None when `conflicts` were not enough to tell."""
+        from pysat.solvers import Solver
 
-def encode(counter_module: str, library: str, path: str, calls: list[Call]) -> bytes:
+        with Solver(name="glucose4", bootstrap_with=self.clauses()) as solver:
+            if conflicts is not None:
+                solver.conf_budget(conflicts)
+            found = solver.solve_limited()
+            if not found:
+                return None if found is None else []
+            model: list[int] = solver.get_model()
+        chosen = set(model)
+        if not all(any(literal in chosen for literal in clause) for clause in self.clauses()):
+            raise SystemExit("the SAT solver returned an assignment that is no model")
+        return model
+
+
+def encode(child: Path, library: str, path: str, calls: list[Call]) -> bytes:
     """What the parent writes to the child's stdin."""
     header = {
-        "counter": counter_module, "library": library, "path": path,
+        "child": str(child), "library": library, "path": path,
         "calls": [{**call._asdict(), "literals": len(call.literals)} for call in calls],
     }  # fmt: skip
     return b"".join([json.dumps(header).encode(), b"\n", *(call.literals.tobytes() for call in calls)])
@@ -68,22 +86,26 @@ def load_library(name: str, path: str) -> ModuleType:
     return module
 
 
+def load_child(path: str) -> ModuleType:
+    """The counter's half of the child, a file with a function `solve(library, call)`."""
+    spec = importlib.util.spec_from_file_location("child", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def main() -> None:
     """Serve the calls of stdin."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries print what they like
     sys.set_int_max_str_digits(0)  # a count may have more than 4,300 digits
-    root = str(Path(__file__).resolve().parents[3])
-    sys.path.insert(0, root)
-    importlib.import_module("quantify")
-    sys.path.remove(root)
     header, calls = decode(sys.stdin.buffer)
-    counter = importlib.import_module(header["counter"])
+    child = load_child(header["child"])
     library = load_library(header["library"], header["path"])
     for call in calls:
-        answer = {
-            name: hex(value) if name == "count" else value for name, value in counter.solve(library, call).items()
-        }
+        answer = {name: hex(value) if name == "count" else value for name, value in child.solve(library, call).items()}
         print(json.dumps(answer), file=answers, flush=True)
 
 

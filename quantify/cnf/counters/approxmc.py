@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-from array import array
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from quantify.cnf.counters._base import LibraryCounter, Raw
-from quantify.cnf.counters._worker import Call
 from quantify.cnf.formula import Cnf
 from quantify.ir.count import Guarantee
 
@@ -33,6 +29,8 @@ class ApproxMC(LibraryCounter):
 
     def _version(self, path: Path) -> str:
         """Two distributions carry this module, and the one installed last has put its file there."""
+        import importlib.metadata
+
         size = path.stat().st_size
         for name in (self.distribution, "pyganak"):
             try:
@@ -45,38 +43,12 @@ class ApproxMC(LibraryCounter):
         return "unknown"
 
     def interpret(self, count: int, answer: dict[str, Any], cnf: Cnf, epsilon: Fraction) -> Raw:
-        if count == 0:
-            return Raw(0, 0, exact=True)
         ceiling = 1 << len(cnf.projection)
         lower = -(-count // (1 + epsilon)) - 1
         upper = int(count * (1 + epsilon)) - 1
         # The formula is satisfiable, and an assignment is counted once.
         lower, upper = min(max(lower, 1), ceiling), min(max(upper, 1), ceiling)
         return Raw(lower, upper, estimate=min(max(count - 1, lower), upper))
-
-
-def solve(library: ModuleType, call: Call) -> dict[str, Any]:
-    """In the child: 0 for an unsatisfiable formula, else the raw estimate for one model more than it has."""
-    from pysat.solvers import Solver
-
-    with Solver(name="cadical153", bootstrap_with=call.clauses()) as solver:
-        if not solver.solve():
-            return {"count": 0}
-        true = {literal for literal in solver.get_model() if literal > 0}
-    if any(not _holds(clause, true) for clause in call.clauses()):
-        raise SystemExit("the SAT solver returned an assignment that is no model")
-    fresh = call.variables + 1
-    literals = array("i", call.literals)
-    for variable in call.projection:
-        literals.extend((variable if variable in true else -variable, fresh, 0))
-    counter = library.Counter(verbosity=0, seed=call.seed % (1 << 31), epsilon=call.epsilon, delta=call.delta)
-    counter.add_clauses(literals)
-    cells, hashes = counter.count([*call.projection, fresh])
-    return {"count": cells << hashes}
-
-
-def _holds(clause: list[int], true: set[int]) -> bool:
-    return any((literal in true) if literal > 0 else (-literal not in true) for literal in clause)
 
 
 COUNTER = ApproxMC()

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-import tempfile
 from fractions import Fraction
-from types import ModuleType
 from typing import Any
 
 from quantify.cnf.counters._base import LibraryCounter, Raw
-from quantify.cnf.counters._worker import Call
 from quantify.cnf.formula import Cnf
 from quantify.ir.count import Guarantee
 
 _HASH_BITS = 64
 _WITHOUT_STATISTICS = Fraction(1, 10**9)
 """The authors' figure, should a version not print how often it consulted its cache."""
-_CACHE_LINE = re.compile(rb"^c o cache K \(lookup/ stores/ hits/ dels\)\s+(\d+)\s+(\d+)\s", re.MULTILINE)
 
 
 class Ganak(LibraryCounter):
@@ -38,26 +32,6 @@ class Ganak(LibraryCounter):
         accesses = answer["cache_accesses"]
         delta = _WITHOUT_STATISTICS if accesses is None else Fraction(int(accesses), 1 << _HASH_BITS)
         return Raw(count, count, delta=delta)
-
-
-def solve(library: ModuleType, call: Call) -> dict[str, Any]:
-    """In the child: the count, and lookups · stores (rounded up from thousands) as printed at verbosity 1."""
-    counter = library.Counter(verbose=1, seed=call.seed)
-    counter.new_vars(call.variables)  # first, or variables beyond the last clause's would not exist
-    counter.add_clauses(call.clauses())
-    counter.set_sampling_set(call.projection)
-    with tempfile.TemporaryFile() as printed:
-        before = os.dup(1)
-        os.dup2(printed.fileno(), 1)
-        try:
-            count = counter.count()
-        finally:
-            os.dup2(before, 1)
-            os.close(before)
-        printed.seek(0)
-        blocks = _CACHE_LINE.findall(printed.read())
-    lookups, stores = (sum(1000 * (int(block[column]) + 1) for block in blocks) for column in (0, 1))
-    return {"count": count, "cache_accesses": str(lookups * stores) if blocks else None}
 
 
 COUNTER = Ganak()

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-from typing import Any
-
 from quantify.cnf.counters._base import LibraryCounter
-from quantify.cnf.counters._worker import Call
 from quantify.ir.count import Guarantee
 
 
@@ -20,15 +15,6 @@ class Tididi(LibraryCounter):
     by_default = True
     library = "tididi_cnf.tididi_cnf"
     distribution = "tididi-cnf"
-
-
-def solve(library: ModuleType, call: Call) -> dict[str, Any]:
-    """In the child: the count."""
-    package = importlib.import_module(library.__name__.partition(".")[0])
-    answer = package.count(
-        call.clauses(), mode="pmc", num_vars=call.variables, show=call.projection, mem_limit_mb=call.memory_mb or 0
-    )
-    return {"count": answer.count}
 
 
 COUNTER = Tididi()

@@ -51,15 +51,17 @@ int query_robust(const long long *positions)
   const u2 x11 = positions[11] - low[11]; /* px_11: position - 49, below 3 */
 
   /* the points of a box whose weighted l1 distance from the centre is at most 3 */
-  const bit b0 = x4 != 1;
-  const bit b1 = x5 != 1;
-  const bit b2 = x10 != 1;
-  const bit b3 = x11 != 1;
-  const u3 v4 = 2 * x1 + 3 * b0 + b1;
-  const u3 v5 = x7 + 2 * b2 + b3;
-  const u4 v6 = v4 + v5;
-  const u2 v7 = 2 + x2;
-  if (!(v6 <= v7))
+  const bit b0 = !x2;
+  const bit b1 = x4 != 1;
+  const bit b2 = x5 != 1;
+  const bit b3 = x10 != 1;
+  const bit b4 = x11 != 1;
+  const u3 v5 = 2 * x1 + b0 + 3 * b1;
+  const u2 v6 = b2 + x7;
+  const u2 v7 = 2 * b3 + b4;
+  const u3 v8 = v6 + v7;
+  const u4 v9 = v5 + v8;
+  if (!(v9 < 4))
     return 0;
 
   return 0;
@@ -82,15 +84,17 @@ int query_fragile(const long long *positions)
   const u2 x11 = positions[11] - low[11]; /* px_11: position - 49, below 3 */
 
   /* the points of a box whose weighted l1 distance from the centre is at most 3 */
-  const bit b0 = x4 != 1;
-  const bit b1 = x5 != 1;
-  const bit b2 = x10 != 1;
-  const bit b3 = x11 != 1;
-  const u3 v4 = 2 * x1 + 3 * b0 + b1;
-  const u3 v5 = x7 + 2 * b2 + b3;
-  const u4 v6 = v4 + v5;
-  const u2 v7 = 2 + x2;
-  if (!(v6 <= v7))
+  const bit b0 = !x2;
+  const bit b1 = x4 != 1;
+  const bit b2 = x5 != 1;
+  const bit b3 = x10 != 1;
+  const bit b4 = x11 != 1;
+  const u3 v5 = 2 * x1 + b0 + 3 * b1;
+  const u2 v6 = b2 + x7;
+  const u2 v7 = 2 * b3 + b4;
+  const u3 v8 = v6 + v7;
+  const u4 v9 = v5 + v8;
+  if (!(v9 < 4))
     return 0;
 
   return 1;
