@@ -138,6 +138,8 @@ class Network:
     """order: the label is an extreme score, ties to the lowest index. sigmoid: class 1 iff the probability ≥ threshold
     (the logit is compared)."""
     threshold: Fraction = Fraction(1, 2)
+    squash: Literal["none", "softmax", "sigmoid"] = "none"
+    """What the library applies to the scores before comparing them: increasing, so only its rounding changes labels."""
     input_bounds: tuple[tuple[float, float], ...] | None = None
     """Smallest and largest value the file allows for each input (`.nnet`)."""
     input_scale: Fraction | None = None
