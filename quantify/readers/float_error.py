@@ -76,31 +76,32 @@ def ambiguous(
 ) -> NDArray[np.bool_]:
     """Rows whose label some floating-point evaluation might change; the others have the real label in every one."""
     parts = [
-        _undecided(network, _bounds(network, rows, error, True, decision), decision)
+        _undecided(network, _bounds(network, rows, error, False, decision), decision)
         for rows, error in _with_error(network, inputs, input_error)
     ]
     return np.concatenate(parts) if parts else np.empty(0, np.bool_)
 
 
 def _undecided(network: Network, found: _State, decision: Decision) -> NDArray[np.bool_]:
-    slack = _up(found.error + found.real_error, 4)
-    centre = found.centre
+    centre, unsure = found.centre, found.error + found.real_error
+    slack = _up(unsure + _squash_slack(network, found, decision), 4)
     if network.head == "sigmoid":
         odds = network.threshold / (1 - network.threshold)
         # The logarithm of a float64 quotient: relative error 2^-52, absolute error below 2^-45.
         edge = float(np.log(float(odds)))
-        apart: NDArray[np.bool_] = np.abs(centre[:, 0] - edge) > slack[:, 0] + 2.0**-45 * (1 + abs(edge))
-        return np.logical_not(apart)
+        return np.logical_not(np.abs(centre[:, 0] - edge) > slack[:, 0] + 2.0**-45 * (1 + abs(edge)))
     if centre.shape[1] == 1:
         return np.zeros(len(centre), np.bool_)
     sign = 1.0 if decision == "argmax" else -1.0
     best = (sign * centre).argmax(axis=1)[:, None]
     gap = sign * (np.take_along_axis(centre, best, 1) - centre)
     room = np.take_along_axis(slack, best, 1) + slack
-    close = ~(gap * (1 - 2.0**-50) > room * (1 + 2.0**-50))
-    np.put_along_axis(close, best, False, 1)
-    result: NDArray[np.bool_] = close.any(axis=1)
-    return result
+    apart = gap * (1 - 2.0**-50) > room * (1 + 2.0**-50)
+    # Equal scores without any error are equal outputs, and the lowest index wins in every evaluation.
+    tied = (gap == 0) & (unsure == 0) & (np.take_along_axis(unsure, best, 1) == 0)
+    settled = apart | tied
+    np.put_along_axis(settled, best, True, 1)
+    return np.logical_not(settled.all(axis=1))
 
 
 # --- one chunk of rows -------------------------------------------------------------------------------------------
@@ -242,6 +243,8 @@ def _pool(layer: MaxPoolLayer, state: _State) -> _State:
 
 def _squash_slack(network: Network, state: _State, decision: Decision) -> Matrix:
     """What the rounding of the softmax or sigmoid is worth, in scores."""
+    if network.squash == "none":
+        return np.zeros_like(state.centre)
     relative = SQUASH_UNITS * UNIT[network.dtype]
     highest = 85.0 if network.dtype == "float32" else 700.0
     reach = _up(np.abs(state.error) + state.real_error, 4)
