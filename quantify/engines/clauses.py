@@ -24,6 +24,7 @@ from quantify.ir.predicate import (
     Negation,
     Plus,
     Predicate,
+    Score,
     Sign,
     Times,
     Within,
@@ -231,6 +232,8 @@ class Clauses:
             return self.times(self.number(expression.left, label), self.number(expression.right, label))
         if isinstance(expression, FloorDiv):
             return self.floor(self.number(expression.argument, label), expression.divisor)
+        if isinstance(expression, Score):
+            raise TypeError("scores belong to networks")
         assert_never(expression)
 
     def affine(self, terms: Iterable[tuple[int, int]], constant: int) -> int:

@@ -27,6 +27,7 @@ from quantify.ir.predicate import (
     Negation,
     Plus,
     Predicate,
+    Score,
     Sign,
     Times,
     Within,
@@ -307,6 +308,8 @@ class Workspace:
         if isinstance(expression, CountOf):
             words = [(self.build(a), self.false) for a in expression.arguments]
             return reduce(self.add, words, self.number(0))
+        if isinstance(expression, Score):
+            raise TypeError("scores belong to networks")
         assert_never(expression)
 
     def _linear_word(self, form: Linear) -> Word:

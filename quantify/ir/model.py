@@ -14,6 +14,11 @@ if TYPE_CHECKING:  # a counter's child process imports this module and must star
 
 Predict: TypeAlias = "Callable[[NDArray[np.float64]], NDArray[np.int64]]"
 """Library predict: a float64 matrix (rows × columns) to class indices; the library does its own rounding."""
+Decision: TypeAlias = Literal["argmax", "argmin"]
+"""Which of a network's scores names the label: the highest or the lowest, ties to the lowest index."""
+Ambiguous: TypeAlias = "Callable[[NDArray[np.float64], NDArray[np.float64], Decision], NDArray[np.bool_]]"
+"""(inputs, bounds on |the exact input − the float64 given|, decision) to the rows whose label some floating-point
+evaluation of the network, in any order, might change."""
 
 
 @dataclass(frozen=True)
@@ -60,3 +65,12 @@ class Model:
     """Whether the library's predict takes NaN."""
     library: str
     """Library and version that made predict, for the record."""
+    predict_by: Callable[[Decision], Predict] | None = None
+    """Networks: `predict` with the label taken by that decision (`predict` itself: argmax); None: argmax only."""
+    ambiguous: Ambiguous | None = None
+    """Networks in floating point: see the type; None for integer models, whose arithmetic is exact."""
+    library_predict: Callable[[Decision], Predict] | None = None
+    """Networks: the library itself, where `predict` is an evaluator of ours; the call imports it.
+
+    Raises MissingToolError when it is not installed. None when `predict` is the library already.
+    """

@@ -60,6 +60,18 @@ class CountOf:
     arguments: tuple[Predicate, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The integer score `index` of the network as `IntNetwork` computes it (negated where it decides by argmin).
+
+    It lies between `low` and `high`, both included, over the whole domain (proven by range analysis).
+    """
+
+    index: int
+    low: int
+    high: int
+
+
 # --- truth values ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Always:
@@ -113,5 +125,21 @@ class AnyOf:
     arguments: tuple[Predicate, ...]
 
 
-IntExpr = Linear | Plus | Times | FloorDiv | Extreme | CountOf
+IntExpr = Linear | Plus | Times | FloorDiv | Extreme | CountOf | Score
 Predicate = Always | Within | HasLabel | Sign | Negation | AllOf | AnyOf
+
+
+def reads_scores(node: IntExpr | Predicate) -> bool:
+    """Whether the network's scores occur in `node`."""
+    stack: list[IntExpr | Predicate] = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Score):
+            return True
+        if isinstance(top, Plus | Extreme | CountOf | AllOf | AnyOf):
+            stack.extend(top.arguments)
+        elif isinstance(top, Sign | Negation | FloorDiv):
+            stack.append(top.argument)
+        elif isinstance(top, Times):
+            stack.extend((top.left, top.right))
+    return False

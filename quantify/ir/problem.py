@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from quantify.ir.domain import Domain, Measure
-from quantify.ir.model import Model
+from quantify.ir.model import Decision, Model
 from quantify.ir.network import IntNetwork
 from quantify.ir.predicate import Predicate
 from quantify.ir.property import BoolExpr
@@ -89,6 +89,26 @@ class Case:
 
 
 @dataclass(frozen=True)
+class NetworkOptions:
+    """What a property file says about its network: how it becomes integers, and how scores name a label."""
+
+    mode: Literal["default", "exact", "bits"] = "default"
+    """default: as it is when all constants are integers, else exact."""
+    bits: int = 8
+    """bits: weights have this many, the sign included."""
+    per: Literal["tensor", "channel"] = "tensor"
+    activations: int = 15
+    """bits: unsigned width that hidden activations are rescaled to where they may be wider."""
+    calibration: tuple[tuple[Fraction, ...], ...] | None = None
+    """bits: rows of model inputs (before `preprocess`) whose activations set the clipping; None: proven ranges."""
+    decision: Decision = "argmax"
+    scale: tuple[Fraction, ...] | None = None
+    """One factor a model column: the model is given scale·value + offset; None for 1 everywhere."""
+    offset: tuple[Fraction, ...] | None = None
+    """One a model column; None for 0 everywhere."""
+
+
+@dataclass(frozen=True)
 class Problem:
     """Model + domain + property, validated together."""
 
@@ -107,6 +127,9 @@ class Problem:
     norm: Literal["linf", "l1", "l0"] | None = None
     notes: tuple[str, ...] = ()
     """Things the reader of the answer must know (values dropped, ranges taken from data)."""
+    network: NetworkOptions | None = None
+    """For networks, and None for trees. `labels:` of the property file are in `model.classes`, `decision:` in
+    `model.predict` already."""
 
 
 # --- in integers -------------------------------------------------------------------------------------------------

@@ -29,6 +29,13 @@ class FeatureValue:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreValue:
+    """The network's score `index`, as the library's real-valued one (a sigmoid head has score 0, the logit)."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Negate:
     """−argument."""
 
@@ -135,5 +142,5 @@ class Or:
     arguments: tuple[BoolExpr, ...]
 
 
-NumberExpr = Constant | FeatureValue | Negate | Arithmetic | FloorDivide | Modulo | Aggregate | CountTrue
+NumberExpr = Constant | FeatureValue | ScoreValue | Negate | Arithmetic | FloorDivide | Modulo | Aggregate | CountTrue
 BoolExpr = Truth | Compare | CategoryIn | IsMissing | LabelIn | Not | And | Or

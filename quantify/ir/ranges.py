@@ -23,6 +23,7 @@ from quantify.ir.predicate import (
     Negation,
     Plus,
     Predicate,
+    Score,
     Sign,
     Times,
     Within,
@@ -30,9 +31,13 @@ from quantify.ir.predicate import (
 
 Labels = int | Collection[int] | None
 """A known class index, the possible ones, or None when any is possible."""
+Scores = Sequence[tuple[int, int]] | None
+"""Smallest and largest value of each integer score on the box, or None: then those over the whole domain."""
 
 
-def interval(expression: IntExpr, low: Sequence[int], high: Sequence[int], labels: Labels = None) -> tuple[int, int]:
+def interval(
+    expression: IntExpr, low: Sequence[int], high: Sequence[int], labels: Labels = None, scores: Scores = None
+) -> tuple[int, int]:
     """Smallest and largest value that `expression` can be proven to stay between on the box, both included."""
     if isinstance(expression, Linear):
         least = most = expression.constant
@@ -45,34 +50,40 @@ def interval(expression: IntExpr, low: Sequence[int], high: Sequence[int], label
                 most += coefficient * low[feature]
         return least, most
     if isinstance(expression, Plus):
-        parts = [interval(argument, low, high, labels) for argument in expression.arguments]
+        parts = [interval(argument, low, high, labels, scores) for argument in expression.arguments]
         return sum(part[0] for part in parts), sum(part[1] for part in parts)
     if isinstance(expression, Times):
-        return _product(expression, low, high, labels)
+        return _product(expression, low, high, labels, scores)
     if isinstance(expression, FloorDiv):
-        least, most = interval(expression.argument, low, high, labels)
+        least, most = interval(expression.argument, low, high, labels, scores)
         return least // expression.divisor, most // expression.divisor
     if isinstance(expression, Extreme):
-        parts = [interval(argument, low, high, labels) for argument in expression.arguments]
+        parts = [interval(argument, low, high, labels, scores) for argument in expression.arguments]
         choose = min if expression.which == "min" else max
         return choose(part[0] for part in parts), choose(part[1] for part in parts)
     if isinstance(expression, CountOf):
-        answers = [on_box(argument, low, high, labels) for argument in expression.arguments]
+        answers = [on_box(argument, low, high, labels, scores) for argument in expression.arguments]
         return sum(a is True for a in answers), sum(a is not False for a in answers)
+    if isinstance(expression, Score):
+        return (expression.low, expression.high) if scores is None else scores[expression.index]
     assert_never(expression)
 
 
-def _product(expression: Times, low: Sequence[int], high: Sequence[int], labels: Labels) -> tuple[int, int]:
-    least, most = interval(expression.left, low, high, labels)
+def _product(
+    expression: Times, low: Sequence[int], high: Sequence[int], labels: Labels, scores: Scores
+) -> tuple[int, int]:
+    least, most = interval(expression.left, low, high, labels, scores)
     if expression.left == expression.right:
         ends = (least * least, most * most)
         return (0 if least <= 0 <= most else min(ends)), max(ends)
-    other_least, other_most = interval(expression.right, low, high, labels)
+    other_least, other_most = interval(expression.right, low, high, labels, scores)
     corners = (least * other_least, least * other_most, most * other_least, most * other_most)
     return min(corners), max(corners)
 
 
-def on_box(predicate: Predicate, low: Sequence[int], high: Sequence[int], labels: Labels = None) -> bool | None:
+def on_box(
+    predicate: Predicate, low: Sequence[int], high: Sequence[int], labels: Labels = None, scores: Scores = None
+) -> bool | None:
     """Whether `predicate` holds everywhere on the box (True), nowhere (False), or is not proven either way (None)."""
     if isinstance(predicate, Within):
         first, end = low[predicate.feature], high[predicate.feature]
@@ -82,7 +93,7 @@ def on_box(predicate: Predicate, low: Sequence[int], high: Sequence[int], labels
     if isinstance(predicate, AllOf):
         answer: bool | None = True
         for argument in predicate.arguments:
-            part = on_box(argument, low, high, labels)
+            part = on_box(argument, low, high, labels, scores)
             if part is False:
                 return False
             if part is None:
@@ -91,17 +102,17 @@ def on_box(predicate: Predicate, low: Sequence[int], high: Sequence[int], labels
     if isinstance(predicate, AnyOf):
         answer = False
         for argument in predicate.arguments:
-            part = on_box(argument, low, high, labels)
+            part = on_box(argument, low, high, labels, scores)
             if part is True:
                 return True
             if part is None:
                 answer = None
         return answer
     if isinstance(predicate, Negation):
-        part = on_box(predicate.argument, low, high, labels)
+        part = on_box(predicate.argument, low, high, labels, scores)
         return None if part is None else not part
     if isinstance(predicate, Sign):
-        return _sign(predicate, low, high, labels)
+        return _sign(predicate, low, high, labels, scores)
     if isinstance(predicate, HasLabel):
         return _label(predicate, labels)
     if isinstance(predicate, Always):
@@ -109,8 +120,8 @@ def on_box(predicate: Predicate, low: Sequence[int], high: Sequence[int], labels
     assert_never(predicate)
 
 
-def _sign(predicate: Sign, low: Sequence[int], high: Sequence[int], labels: Labels) -> bool | None:
-    least, most = interval(predicate.argument, low, high, labels)
+def _sign(predicate: Sign, low: Sequence[int], high: Sequence[int], labels: Labels, scores: Scores) -> bool | None:
+    least, most = interval(predicate.argument, low, high, labels, scores)
     if predicate.op == "<":
         return True if most < 0 else False if least >= 0 else None
     if predicate.op == "<=":
@@ -161,6 +172,8 @@ def _magnitude(node: IntExpr | Predicate, sizes: Sequence[int]) -> int:
         return max([len(node.arguments), *(_magnitude(argument, sizes) for argument in node.arguments)])
     if isinstance(node, Within):
         return max(abs(node.low), abs(node.high), sizes[node.feature])
+    if isinstance(node, Score):
+        return max(abs(node.low), abs(node.high))
     if isinstance(node, Sign | Negation):
         return _magnitude(node.argument, sizes)
     if isinstance(node, HasLabel):
