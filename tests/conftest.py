@@ -22,6 +22,10 @@ def installed(name: str) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("optional"):
+        for name in marker.args:
+            if not installed(name):
+                pytest.skip(f"{name} is not installed")
     for marker in item.iter_markers("needs"):
         for name in marker.args:
             if installed(name):

@@ -101,7 +101,8 @@ def _undecided(network: Network, found: _State, decision: Decision) -> NDArray[n
     tied = (gap == 0) & (unsure == 0) & (np.take_along_axis(unsure, best, 1) == 0)
     settled = apart | tied
     np.put_along_axis(settled, best, True, 1)
-    return np.logical_not(settled.all(axis=1))
+    result: NDArray[np.bool_] = np.logical_not(settled.all(axis=1))
+    return result
 
 
 # --- one chunk of rows -------------------------------------------------------------------------------------------
