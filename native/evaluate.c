@@ -1,9 +1,11 @@
 /* Trees and predicates, one input at a time: the general path, and the yardstick of the fast ones. */
 #include "evaluate.h"
 
+#include <stddef.h>
+
 typedef struct {
     const evaluate_node *nodes;
-    const int64_t *positions;
+    const int64_t *positions, *scores;
     int64_t label;
 } row;
 
@@ -26,6 +28,7 @@ static inline int64_t row_label(row *at)
 #define CONTEXT row *at
 #define POSITION(f) (at->positions[f])
 #define LABEL() row_label(at)
+#define SCORE(k) (at->scores[k])
 
 #define VALUE int64_t
 #define MACHINE_NAME(part) narrow_##part
@@ -66,7 +69,20 @@ void evaluate_truths(const evaluate_node *nodes, const evaluate_step *steps, con
     __int128 wides[wide ? registers : 1];
     int64_t narrows[wide ? 1 : registers];
     for (int64_t k = 0; k < rows; k++) {
-        row at = {nodes, positions + k * features, -1};
+        row at = {nodes, positions + k * features, NULL, -1};
+        run(&at, steps, label_sets, wide, wides, narrows, outputs, truths + k * outputs);
+    }
+}
+
+/* The same where label and `score_count` scores of every row are known already. */
+void evaluate_known(const int64_t *labels, const int64_t *scores, int64_t score_count, const evaluate_step *steps,
+                    const uint8_t *label_sets, int32_t wide, int32_t registers, const int64_t *positions, int64_t rows,
+                    int64_t features, int32_t outputs, uint8_t *truths)
+{
+    __int128 wides[wide ? registers : 1];
+    int64_t narrows[wide ? 1 : registers];
+    for (int64_t k = 0; k < rows; k++) {
+        row at = {NULL, positions + k * features, scores + k * score_count, labels[k]};
         run(&at, steps, label_sets, wide, wides, narrows, outputs, truths + k * outputs);
     }
 }
@@ -84,7 +100,7 @@ void evaluate_range(const evaluate_node *nodes, const evaluate_step *steps, cons
     uint8_t truths[outputs > 0 ? outputs : 1];
     for (int32_t i = 0; i < outputs; i++) first[i] = -1;
     for (int64_t k = 0; k < points; k++) {
-        row at = {nodes, positions, -1};
+        row at = {nodes, positions, NULL, -1};
         run(&at, steps, label_sets, wide, wides, narrows, outputs, truths);
         for (int32_t i = 0; i < outputs; i++) {
             counts[i] += truths[i];

@@ -176,6 +176,7 @@ static void draw_in_ball(draw *d, const sample_ball *ball, int32_t feature_count
 #define CONTEXT draw *d
 #define POSITION(f) position(d, f)
 #define LABEL() label(d)
+#define SCORE(k) 0 /* trees have none */
 
 #define VALUE int64_t
 #define MACHINE_NAME(part) narrow_##part

@@ -25,6 +25,7 @@ from quantify.ir.predicate import (
     Negation,
     Plus,
     Predicate,
+    Score,
     Sign,
     Times,
     Within,
@@ -33,8 +34,8 @@ from quantify.ir.problem import GridProblem, GridTree
 
 (
     HALT, CONSTANT, WITHIN, LABEL, MULTIPLY_ADD, ADD, TIMES, FLOOR, MINIMUM, MAXIMUM,
-    LESS, AT_MOST, EQUAL, UNEQUAL, NOT, IF_FALSE, IF_TRUE,
-) = range(17)  # fmt: skip
+    LESS, AT_MOST, EQUAL, UNEQUAL, NOT, IF_FALSE, IF_TRUE, SCORE,
+) = range(18)  # fmt: skip
 SIGNS = {"<": LESS, "<=": AT_MOST, "==": EQUAL, "!=": UNEQUAL}
 NODE = np.dtype(
     [("low", "i8"), ("high", "i8"), ("feature", "i4"), ("left", "i4"), ("right", "i4"), ("label", "i4")], align=True
@@ -194,6 +195,9 @@ class _Writer:
                     self.truth(truth, free)
                     self.emit(ADD, target, target, free)
                 return self.note(0, len(truths))
+            case Score(index, low, high):
+                self.emit(SCORE, target, index)
+                return self.note(low, high)
 
     def _linear(self, terms: tuple[tuple[int, int], ...], constant: int, target: int) -> tuple[int, int]:
         self.emit_constant(CONSTANT, target, constant)

@@ -18,6 +18,7 @@ from quantify.ir.predicate import (
     Negation,
     Plus,
     Predicate,
+    Score,
     Sign,
     Times,
     Within,
@@ -37,26 +38,29 @@ def label_of(tree: GridTree, positions: Sequence[int]) -> int:
     return tree.label[node]
 
 
-def value(expression: IntExpr, positions: Sequence[int], label: int) -> int:
-    """The integer that `expression` is at a point whose class index is `label`."""
+def value(expression: IntExpr, positions: Sequence[int], label: int, scores: Sequence[int] = ()) -> int:
+    """The integer that `expression` is at a point whose class index is `label`, the network's scores being `scores`."""
     if isinstance(expression, Linear):
         return expression.constant + sum(c * positions[feature] for feature, c in expression.terms)
     if isinstance(expression, Plus):
-        return sum(value(argument, positions, label) for argument in expression.arguments)
+        return sum(value(argument, positions, label, scores) for argument in expression.arguments)
     if isinstance(expression, Times):
-        return value(expression.left, positions, label) * value(expression.right, positions, label)
+        left = value(expression.left, positions, label, scores)
+        return left * value(expression.right, positions, label, scores)
     if isinstance(expression, FloorDiv):
-        return value(expression.argument, positions, label) // expression.divisor
+        return value(expression.argument, positions, label, scores) // expression.divisor
     if isinstance(expression, Extreme):
         choose = min if expression.which == "min" else max
-        return choose(value(argument, positions, label) for argument in expression.arguments)
+        return choose(value(argument, positions, label, scores) for argument in expression.arguments)
     if isinstance(expression, CountOf):
-        return sum(holds(argument, positions, label) for argument in expression.arguments)
+        return sum(holds(argument, positions, label, scores) for argument in expression.arguments)
+    if isinstance(expression, Score):
+        return scores[expression.index]
     assert_never(expression)
 
 
-def holds(predicate: Predicate, positions: Sequence[int], label: int) -> bool:
-    """Whether `predicate` is true at a point whose class index is `label`."""
+def holds(predicate: Predicate, positions: Sequence[int], label: int, scores: Sequence[int] = ()) -> bool:
+    """Whether `predicate` is true at a point whose class index is `label`, the network's scores being `scores`."""
     if isinstance(predicate, Always):
         return predicate.value
     if isinstance(predicate, Within):
@@ -64,18 +68,18 @@ def holds(predicate: Predicate, positions: Sequence[int], label: int) -> bool:
     if isinstance(predicate, HasLabel):
         return label in predicate.labels
     if isinstance(predicate, Sign):
-        number = value(predicate.argument, positions, label)
+        number = value(predicate.argument, positions, label, scores)
         if predicate.op == "<":
             return number < 0
         if predicate.op == "<=":
             return number <= 0
         return (number == 0) == (predicate.op == "==")
     if isinstance(predicate, Negation):
-        return not holds(predicate.argument, positions, label)
+        return not holds(predicate.argument, positions, label, scores)
     if isinstance(predicate, AllOf):
-        return all(holds(argument, positions, label) for argument in predicate.arguments)
+        return all(holds(argument, positions, label, scores) for argument in predicate.arguments)
     if isinstance(predicate, AnyOf):
-        return any(holds(argument, positions, label) for argument in predicate.arguments)
+        return any(holds(argument, positions, label, scores) for argument in predicate.arguments)
     assert_never(predicate)
 
 

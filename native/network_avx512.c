@@ -1,0 +1,27 @@
+/* Networks in 512-bit registers, without the instruction that multiplies and adds pairs at once. */
+#include <stddef.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define NETWORK(part) network_avx512_##part
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define WORD_BYTES 64
+#define ADD_HALVES(a, b) (W)_mm512_add_epi16((__m512i)(a), (__m512i)(b))
+#define MAX_HALVES(a, b) (W)_mm512_max_epi16((__m512i)(a), (__m512i)(b))
+#define MIN_HALVES(a, b) (W)_mm512_min_epi16((__m512i)(a), (__m512i)(b))
+#define MULTIPLY_PAIRS(sum, x, w) ((sum) + (W)_mm512_madd_epi16((__m512i)(x), (__m512i)(w)))
+#define NEGATIVES(x) (uint64_t)_mm512_movepi32_mask((__m512i)(x))
+#include "network.inc"
+
+const network_kernel *network_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+               ? &network_avx512_kernel
+               : NULL;
+}
+#else
+#include "network_kernel.inc"
+const network_kernel *network_avx512(void) { return NULL; }
+#endif
