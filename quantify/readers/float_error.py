@@ -29,9 +29,8 @@ LARGEST = {"float32": float(np.finfo(np.float32).max), "float64": float(np.finfo
 LOWEST = {"float32": -126, "float64": -1000}
 """Multiples of two to this power are never denormal."""
 BITS = {"float32": 24, "float64": 53}
-SQUASH_UNITS = 16
-"""Relative error, in units u, granted to an exponential or logistic function and the division after it: libraries state
-at most 4 units in the last place (8 u) for the function."""
+EXP_UNITS = 6.0
+"""Relative error, in units u, granted to an exponential: three units in the last place (libraries state 1 to 2.5)."""
 TINY = 2.0**-1000
 NO_QUANTUM = np.iinfo(np.int64).min // 4
 
@@ -205,11 +204,17 @@ def _divided(dtype: str, divisor: NDArray[np.int64], state: _State) -> _State:
 def _activation(dtype: str, layer: ActivationLayer, state: _State) -> _State:
     centre = activated(layer, state.centre)
     if layer.kind == "relu":
+        # Clipped in the real function and in every evaluation: the same value.
+        reach = _up(state.real_error + state.error, 4)
+        same = state.centre + reach < 0
         quantum = state.quantum
         if layer.cap is not None:
-            cap_bits = int(_lowest_bits(np.array([float(layer.cap)]))[0])
+            cap = float(layer.cap)
+            same |= state.centre - reach > cap
+            cap_bits = int(_lowest_bits(np.array([cap]))[0])
             quantum = np.where(quantum == NO_QUANTUM, NO_QUANTUM, np.minimum(quantum, cap_bits))
-        return _State(centre, state.real_error, state.error, quantum, state.lost)
+        real_error, error = (np.where(same, 0.0, known) for known in (state.real_error, state.error))
+        return _State(centre, real_error, error, quantum, state.lost)
     if layer.kind == "leaky":
         steepest = max(1.0, abs(float(layer.slope)))
         size = _up((np.abs(state.centre) + state.real_error + state.error) * abs(float(layer.slope)), 8)
@@ -246,18 +251,21 @@ def _squash_slack(network: Network, state: _State, decision: Decision) -> Matrix
     """What the rounding of the softmax or sigmoid is worth, in scores."""
     if network.squash == "none":
         return np.zeros_like(state.centre)
-    relative = SQUASH_UNITS * UNIT[network.dtype]
+    unit = UNIT[network.dtype]
     highest = 85.0 if network.dtype == "float32" else 700.0
     reach = _up(np.abs(state.error) + state.real_error, 4)
     if network.squash == "softmax":
-        # exp(score − largest): the difference is rounded once, every exponential is divided by the same sum.
-        below = state.centre.max(axis=1, keepdims=True) - state.centre + 2 * reach.max(axis=1, keepdims=True)
-        slack = relative + UNIT[network.dtype] * below
-        return slack if decision == "argmax" else np.where(below > highest, np.inf, slack)
+        # exp(score − largest)/sum: the difference is rounded once; quotients further apart than 2 u stay apart. For
+        # argmax one of the two exponentials compared is exp(0) = 1. Half of it is charged to each score.
+        below: Matrix = state.centre.max(axis=1, keepdims=True) - state.centre + 2 * reach.max(axis=1, keepdims=True)
+        if decision == "argmax":
+            return (EXP_UNITS + 3) / 2 * unit + unit * below
+        return np.where(below > highest, np.inf, (EXP_UNITS + 2) * unit + unit * below)
+    # 1/(1 + exp(−score)): d logit = dp / (p (1 − p)); twice that while it is small, where the curve is straight enough.
+    relative = (EXP_UNITS + 4) * unit
     if network.head == "sigmoid":
-        # d logit = dp / (p (1 − p)), and p is the threshold where it matters; linear while that is small.
-        edge = relative / float(1 - network.threshold)
-        return np.full_like(state.centre, 2 * edge if edge < 0.05 else np.inf)
+        edge = 2 * relative / float(1 - network.threshold)
+        return np.full_like(state.centre, edge if edge < 0.05 else np.inf)
     high = state.centre + reach
     steep = 2 * relative * (1 + np.exp(np.minimum(high, highest)))
     return np.where((steep < 0.05) & (state.centre - reach > -highest), steep, np.inf)

@@ -302,8 +302,12 @@ def _normalization(builder: Builder, layer: LayerConfig) -> None:
     if not (np.isfinite(deviation).all() and np.isfinite(mean).all()):
         raise InputError("has a mean or variance that is no number", "adapt the layer again")
     factor, divisor = _odd_part(deviation)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         offset = -mean * factor
+        # A power of two is lost only by leaving the type's range.
+        exact = np.isfinite(offset).all() and (offset / factor == -mean).all()
+    if not exact:
+        raise InputError("has a mean and variance of hopelessly different sizes", "adapt the layer again")
     builder.diagonal(layer, factor, offset, divisor)
 
 
