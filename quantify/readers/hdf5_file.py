@@ -122,7 +122,8 @@ class Hdf5File:
         if node is None or name not in node.attrs:
             return None
         described = node.attrs.get_id(name)
-        if described.shape is None or described.get_storage_size() > MAX_TEXT or math.prod(described.shape) > MAX_NAMES:
+        shape = described.shape
+        if shape is None or math.prod(shape) > MAX_NAMES or math.prod(shape) * described.dtype.itemsize > MAX_TEXT:
             raise InputError(f"attribute {printable(name)} is too long", SAVE_AGAIN)
         value = node.attrs[name]
         return value.item() if isinstance(value, np.ndarray | np.generic) and not np.shape(value) else value
