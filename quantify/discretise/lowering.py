@@ -1,16 +1,19 @@
-"""Problem to GridProblem: the tree over positions, and every query as an integer predicate."""
+"""Problem to GridProblem: the tree or network over positions, and every query as an integer predicate."""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from quantify.discretise.cuts import Cuts, lower_tree
 from quantify.discretise.grids import seen_by_model
+from quantify.discretise.networks import lower_network
 from quantify.discretise.predicates import Lowering
 from quantify.errors import InputError
 from quantify.ir.domain import Feature
 from quantify.ir.model import Tree
 from quantify.ir.network import IntNetwork
+from quantify.ir.predicate import Score
 from quantify.ir.problem import GridCase, GridProblem, GridQuery, GridTree, Problem
 
 MOST_POSITIONS = 2**62
@@ -24,7 +27,8 @@ def lower(problem: Problem) -> GridProblem:
 
     Raises:
         InputError: A feature has no values or more than 2^62, reaches beyond the model's float type, can be missing
-            where the model does not take NaN or is one-hot encoded; or an expression has no exact integer form.
+            where the model does not take NaN or is one-hot encoded; or an expression has no exact integer form. For
+            networks, see `networks.lower_network`.
     """
     model, domain = problem.model, problem.domain
     if len(problem.columns) != model.columns:
@@ -35,11 +39,12 @@ def lower(problem: Problem) -> GridProblem:
     read = {column.feature for column in problem.columns}
     for place, feature in enumerate(domain.features):
         _validate(problem, feature, place in read)
-    lowering = Lowering(domain.features, len(model.classes))
+    structure, scores = _structure(problem)
+    lowering = Lowering(domain.features, len(model.classes), scores)
     return GridProblem(
         sizes=domain.sizes,
         labels=len(model.classes),
-        structure=_structure(problem),
+        structure=structure,
         measure=problem.measure,
         cases=tuple(
             GridCase(
@@ -56,12 +61,13 @@ def lower(problem: Problem) -> GridProblem:
     )
 
 
-def _structure(problem: Problem) -> GridTree | IntNetwork:
+def _structure(problem: Problem) -> tuple[GridTree | IntNetwork, tuple[tuple[Fraction, Score], ...]]:
     structure = problem.model.structure
     if isinstance(structure, Tree):
         cuts = Cuts(problem.domain, problem.columns, structure.dtype)
-        return lower_tree(structure, cuts, problem.columns, problem.domain.sizes)
-    raise InputError("networks cannot be counted yet", "use a decision tree")
+        return lower_tree(structure, cuts, problem.columns, problem.domain.sizes), ()
+    lowered = lower_network(problem)
+    return lowered.network, lowered.scores
 
 
 def _validate(problem: Problem, feature: Feature, read_by_model: bool) -> None:

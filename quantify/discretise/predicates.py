@@ -18,7 +18,7 @@ from quantify.discretise.comparisons import Axes, all_of, any_of, compare_with_z
 from quantify.discretise.numbers import ONE, Number, combined
 from quantify.errors import InputError
 from quantify.ir.domain import Feature
-from quantify.ir.predicate import Always, CountOf, HasLabel, Predicate, Within
+from quantify.ir.predicate import Always, CountOf, HasLabel, Predicate, Score, Within
 from quantify.ir.property import (
     Aggregate,
     And,
@@ -37,6 +37,7 @@ from quantify.ir.property import (
     Not,
     NumberExpr,
     Or,
+    ScoreValue,
     Truth,
 )
 from quantify.ir.ranges import on_box
@@ -65,8 +66,11 @@ def refuse_float32(features: Sequence[Feature], number: Number) -> NoReturn:
 class Lowering:
     """Lowers the expressions of one problem; the same expression object is lowered once."""
 
-    def __init__(self, features: Sequence[Feature], labels: int) -> None:
+    def __init__(
+        self, features: Sequence[Feature], labels: int, scores: Sequence[tuple[Fraction, Score]] = ()
+    ) -> None:
         self._features = features
+        self._scores = scores
         self._axes = Axes(features)
         self._labels = labels
         self._done: dict[int, tuple[BoolExpr, Predicate]] = {}
@@ -154,6 +158,8 @@ class Lowering:
             return _single(Number(expression.value))
         if isinstance(expression, FeatureValue):
             return _single(numbers.feature_number(expression.feature, self._features[expression.feature]))
+        if isinstance(expression, ScoreValue):
+            return _single(Number(opaque=(self._scores[expression.index],)))
         if isinstance(expression, CountTrue):
             return _single(_count([self._truth(argument) for argument in expression.arguments]))
         if isinstance(expression, FloorDivide | Modulo):
