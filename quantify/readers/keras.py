@@ -25,6 +25,7 @@ from quantify.readers.keras_config import CHAIN, SAVE_AGAIN, Architecture, Layer
 from quantify.readers.keras_layers import Builder, Wanted
 from quantify.readers.unpickle import printable
 
+CONFIG = b"config.json"
 ZIP = b"PK\x03\x04"
 WEIGHTS_NAME = "model.weights.h5"
 MAX_CONFIG = 1 << 26
@@ -40,7 +41,7 @@ class KerasReader:
 
     def sniff(self, data: bytes) -> bool:
         """Whether the bytes are a Keras archive or an HDF5 file."""
-        return data.startswith(MAGIC) or (data.startswith(ZIP) and WEIGHTS_NAME.encode() in data)
+        return data.startswith(MAGIC) or (data.startswith(ZIP) and (WEIGHTS_NAME.encode() in data or CONFIG in data))
 
     def read(self, path: Path, data: bytes, sha256: str, *, trust_pickle: bool) -> Model:
         """See `readers.Reader.read`."""
@@ -103,6 +104,8 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
 
 def _hdf5(data: bytes) -> tuple[Network, str]:
     """The network of an `.h5` file and the version of Keras that saved it."""
+    if not data.startswith(MAGIC):
+        raise InputError("is neither a Keras archive nor an HDF5 file", SAVE_AGAIN)
     with open_hdf5(data) as file:
         text = file.text((), "model_config")
         if text is None:

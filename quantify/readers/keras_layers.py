@@ -74,7 +74,7 @@ class Builder:
                 "is the first, and the file does not say what shape its input has", "give the model an Input"
             )
         if rank is not None and len(self.shape) != rank:
-            raise InputError(f"gets values of shape {self.shape}", f"it needs {rank} axes")
+            raise InputError(f"gets values of shape {self.shape}, not of {rank} axes", "reshape its input")
         return self.shape
 
     def append(self, layer: Layer) -> None:
@@ -141,15 +141,16 @@ def _number(config: Mapping[str, Any], *names: str, default: float | None) -> fl
 def _sizes(config: Mapping[str, Any], name: str, rank: int, default: int | tuple[int, ...] | None) -> tuple[int, ...]:
     """A positive integer, or one an axis."""
     found = config.get(name)
+    shown = printable(str(found))
     if found is None:
         found = default
     if isinstance(found, int) and not isinstance(found, bool):
         found = [found] * rank
     if not isinstance(found, list | tuple) or len(found) != rank:
-        raise InputError(f"has {name} {printable(str(found))}", f"it must be {rank} positive whole numbers")
+        raise InputError(f"has {name} {shown}", f"it must be {rank} positive whole numbers")
     for size in found:
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_WIDTH:
-            raise InputError(f"has {name} {printable(str(found))}", f"it must be {rank} positive whole numbers")
+            raise InputError(f"has {name} {shown}", f"it must be {rank} positive whole numbers")
     return tuple(found)
 
 
@@ -288,11 +289,7 @@ def _normalization(builder: Builder, layer: LayerConfig) -> None:
     given = [config.get("mean", config.get("input_mean")), config.get("variance", config.get("input_variance"))]
     shape = builder.known()
     if given[0] is not None and given[1] is not None:
-        try:
-            mean, variance = (np.asarray(value, np.float64).astype(builder.dtype) for value in map(_plain, given))
-            mean, variance = np.broadcast_to(mean, shape), np.broadcast_to(variance, shape)
-        except (TypeError, ValueError):
-            raise InputError("has a mean and variance that do not fit its input", "save the model again") from None
+        mean, variance = (_constants(value, shape, builder.dtype, "mean or variance") for value in given)
     else:
         wanted: Wanted = () if config.get("axis", -1) in (None, []) else (_last_axis(builder, layer),)
         stored = builder.weights.take(layer, [wanted, wanted, ()])
@@ -320,24 +317,23 @@ def _odd_part(values: Array) -> tuple[Array, NDArray[np.int64]]:
     return np.ldexp(1.0, -power).astype(values.dtype), whole // low
 
 
-def _plain(found: Any) -> Any:
-    """A list or number, perhaps in the wrapping that Keras 3 gives arrays."""
+def _constants(found: Any, shape: tuple[int, ...], dtype: str, what: str) -> Array:
+    """A number or (nested) list, perhaps in the wrapping that Keras 3 gives arrays, in the layer's type."""
     if isinstance(found, dict) and isinstance(found.get("config"), dict):
         found = found["config"].get("value")
-    return found
+    try:
+        with np.errstate(over="ignore"):
+            values: Array = np.asarray(found, np.float64).astype(dtype)
+        return np.broadcast_to(values, shape)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"has a {what} that does not fit its input", "save the model again") from None
 
 
 def _rescaling(builder: Builder, layer: LayerConfig) -> None:
     """x·scale + offset, both rounded to the layer's type."""
     shape = builder.known()
-    parts = []
-    for name, default in (("scale", 1.0), ("offset", 0.0)):
-        try:
-            value = np.asarray(_plain(layer.config.get(name, default)), np.float64).astype(builder.dtype)
-            parts.append(np.broadcast_to(value, shape))
-        except (TypeError, ValueError):
-            raise InputError(f"has a {name} that does not fit its input", "save the model again") from None
-    builder.diagonal(layer, parts[0], parts[1])
+    scale = _constants(layer.config.get("scale", 1.0), shape, builder.dtype, "scale")
+    builder.diagonal(layer, scale, _constants(layer.config.get("offset", 0.0), shape, builder.dtype, "offset"))
 
 
 # --- layers without weights --------------------------------------------------------------------------------------
