@@ -1,0 +1,403 @@
+"""The engine `branch`: integer networks over few wide inputs go in, exact counts or proven bounds at any time come out.
+
+Boxes of inputs are bounded by affine forms (ALGORITHMS: symbolic linear bounds with a running error), decided boxes add
+their volume, small ones are enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is
+open when work stops stands between the lower and the upper count. Every query is counted by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from quantify.engines import logic
+from quantify.engines.branch_checkpoint import Checkpoint
+from quantify.engines.branch_plan import Plan, Tuning, make_plan, refuses
+from quantify.engines.branch_record import Record, leaves
+from quantify.engines.descent import native_module
+from quantify.errors import InputError, UndecidedError
+from quantify.ir import network_eval
+from quantify.ir.count import Count, Estimate, Guarantee
+from quantify.ir.problem import Box, GridCase, GridProblem, GridQuery
+from quantify.resources import Limits, Progress
+
+ISAS = {"": 0, "portable": 1, "avx2": 2, "avx512": 3}
+DONE, MORE, IDLE, DOUBTS, NO_MEMORY = range(5)
+SLICE_SECONDS = 0.1
+BOX_BYTES = 256
+"""Memory of a waiting box with its place in the order, at most (7 inputs or fewer)."""
+DOUBT_ROOM = 1 << 15
+SCALE = 10_000
+STATS = ("boxes", "decided", "enumerated", "half_spaces", "points")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run proved, beyond the counts."""
+
+    counts: Mapping[str, Count]
+    open_share: Fraction
+    """Largest share of the region that any query leaves open."""
+    work: Mapping[str, int]
+    """Boxes bounded, decided, enumerated, counted as half-spaces; points evaluated."""
+    record: Record | None
+    """The split tree, when it was asked for."""
+
+
+class BranchEngine:
+    """Exact counts of label sets, boxes and linear conditions on inputs and scores, with bounds at every moment.
+
+    Args:
+        gap: Stop as soon as the open share of every query is at most this; None runs to the end.
+        isa: "portable", "avx2" or "avx512" instead of the best that the processor has; the environment variable
+            QUANTIFY_ISA does the same.
+        checkpoint: Folder in which unfinished work is kept, one file a case, and from which it is resumed.
+        checkpoint_seconds: Time between two writings of that file.
+        tuning: What the work is spent on; counts that are complete do not depend on it.
+    """
+
+    name: ClassVar[str] = "branch"
+    guarantee: ClassVar[Guarantee] = Guarantee.EXACT
+    automatic: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        gap: Fraction | None = None,
+        isa: str = "",
+        checkpoint: Path | None = None,
+        checkpoint_seconds: float = 60.0,
+        tuning: Tuning | None = None,
+    ) -> None:
+        self.gap = gap
+        self.isa = isa
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
+        self.tuning = tuning or Tuning()
+
+    def refuses(self, problem: GridProblem, case: GridCase) -> str | None:
+        return refuses(problem, case)
+
+    def estimate(self, problem: GridProblem, case: GridCase) -> Estimate:
+        """A guess from measured runs: boxes grow like a power of the points, each costs a pass over the weights."""
+        network, region = problem.network, case.region
+        assert network is not None
+        assert isinstance(region, Box)
+        weights = sum(len(layer.rows.values) for layer in network.layers)
+        neurons = sum(layer.rows.outputs for layer in network.layers[:-1])
+        inputs = sum(b - a > 1 for a, b in zip(region.low, region.high, strict=True))
+        points = max(1, region.size)
+        # Boundaries have one dimension less than the region, and each neuron brings a kink of its own.
+        boxes = min(points / 16, (1 + neurons) ** 2 * points ** ((inputs - 1) / max(1, inputs)) / 64)
+        seconds = 1e-3 + max(1.0, boxes) * (1e-6 + weights * 4e-9)
+        return Estimate(seconds, f"2^{(points - 1).bit_length()} inputs in boxes, {weights:,} weights")
+
+    def count(self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress) -> Mapping[str, Count]:
+        """See `Engine.count`.
+
+        Raises:
+            InputError: The case is refused, QUANTIFY_ISA names what this processor lacks, or a checkpoint does not fit.
+            UndecidedError: Memory ran out before anything was proven.
+        """
+        return self.run(problem, case, limits, progress).counts
+
+    def run(
+        self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress, record: bool = False
+    ) -> Outcome:
+        """`count` with what else is known; with `record` the split tree is kept (in memory, some 100 bytes a leaf).
+
+        Raises:
+            InputError: See `count`; or both a record and a checkpoint folder are wanted.
+            UndecidedError: See `count`.
+        """
+        started = time.monotonic()
+        if record and self.checkpoint is not None:
+            raise InputError("a split tree cannot be resumed", "leave out either the certificate or the checkpoints")
+        run = self._start(problem, case, limits, record)
+        try:
+            if run.size:
+                self._work(run, limits, progress)
+            return self._outcome(run, time.monotonic() - started)
+        finally:
+            run.close()
+
+    def _start(self, problem: GridProblem, case: GridCase, limits: Limits, record: bool) -> _Run:
+        if reason := self.refuses(problem, case):
+            raise InputError(f"the engine branch cannot count this: {reason}", "choose another --engine")
+        name = self.isa or os.environ.get("QUANTIFY_ISA", "")
+        if name not in ISAS:
+            raise InputError(f"there is no instruction set {name!r}", "set QUANTIFY_ISA to portable, avx2 or avx512")
+        run = _Run(problem, case, self.tuning, limits, ISAS[name], record)
+        if self.checkpoint is not None:
+            run.checkpoint = Checkpoint(self.checkpoint, problem.digest(case))
+        return run
+
+    def _work(self, run: _Run, limits: Limits, progress: Progress) -> None:
+        run.begin()
+        saved = time.monotonic()
+        for status in run.slices(limits):
+            share = run.open_share()
+            done = SCALE - math.ceil(SCALE * share)
+            progress.update(f"splitting boxes ({float(share):.3%} open)", done, SCALE)
+            if status in (DONE, NO_MEMORY) or (self.gap is not None and share <= self.gap) or limits.expired():
+                run.status = status
+                break
+            if run.checkpoint is not None and time.monotonic() - saved > self.checkpoint_seconds:
+                run.save()
+                saved = time.monotonic()
+        if run.checkpoint is not None:
+            if run.open_share():
+                run.save()
+            else:
+                run.checkpoint.remove()
+
+    def _outcome(self, run: _Run, seconds: float) -> Outcome:
+        share = run.open_share()
+        note = ""
+        if share:
+            reached = self.gap is not None and share <= self.gap
+            reason = "the gap was reached" if reached else "memory ran out" if run.status == NO_MEMORY else "the limit was reached"
+            note = f"{float(share):.3g} of the region is open: {reason}"
+            if run.status == NO_MEMORY and share == 1:
+                raise UndecidedError("memory ran out before anything was proven", "raise --memory")
+        inside, outside = run.totals()
+        counts = {}
+        for query, lower, excluded in zip(run.case.queries, inside, outside, strict=True):
+            upper = run.size - excluded
+            guarantee = Guarantee.EXACT if lower == upper else Guarantee.BOUNDS
+            counts[query.name] = Count(
+                lower, upper, guarantee, self.name, seconds, run.digest, note="" if lower == upper else note
+            )
+        return Outcome(counts, share, run.work(), run.record())
+
+    def witness(
+        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
+    ) -> tuple[int, ...] | None:
+        """See `Engine.witness`: draws first, then boxes until one is proven to hold a point."""
+        region = case.region
+        if not isinstance(region, Box) or self.refuses(problem, case) or region.size == 0:
+            return None
+        drawn = _draw(problem, region, query, limits.seed)
+        if drawn is not None:
+            return drawn
+        alone = GridCase(region, (query,), ())
+        tuning = Tuning(loop_work=0.0, credit_points=math.inf)
+        run = _Run(problem, alone, tuning, Limits(limits.deadline, limits.memory_mb), 0, True)
+        try:
+            run.begin()
+            for status in run.slices(limits):
+                if run.totals()[0][0]:
+                    return run.point_inside(query)
+                if status in (DONE, NO_MEMORY) or limits.expired():
+                    return None
+        finally:
+            run.close()
+        return None
+
+
+class _Run:
+    """One native engine at work on one case."""
+
+    def __init__(
+        self, problem: GridProblem, case: GridCase, tuning: Tuning, limits: Limits, isa: int, record: bool
+    ) -> None:
+        self.problem, self.case = problem, case
+        self.digest = problem.digest(case)
+        self.status = MORE
+        self.checkpoint: Checkpoint | None = None
+        self._recording = record
+        self._queries = len(case.queries)
+        assert isinstance(case.region, Box)
+        self._region = case.region
+        self.size = case.region.size
+        self._extra_in, self._extra_out = [0] * self._queries, [0] * self._queries
+        self._native: Any = None
+        module = native_module()
+        self._lib, self._ffi = module.lib, module.ffi
+        self.jobs = max(1, limits.jobs)
+        self._single = self.size == 1
+        if self.size > 1:
+            memory = (limits.memory_mb or 2048) << 20
+            waiting = max(16, memory * 3 // 4 // BOX_BYTES)
+            self.plan: Plan = make_plan(
+                problem, case, tuning, workers=self.jobs, recording=record, isa=isa, most_waiting=waiting
+            )
+            self._native = self._lib.branch_new(self.plan.native)
+            if self._native == self._ffi.NULL:
+                raise InputError("this processor lacks what QUANTIFY_ISA asks for", "unset QUANTIFY_ISA")
+
+    def close(self) -> None:
+        if self._native is not None:
+            self._lib.branch_free(self._native)
+            self._native = None
+
+    def begin(self) -> None:
+        """Queue the region, or what a checkpoint left of it."""
+        every = (1 << self._queries) - 1
+        if self._single:
+            self._settle(np.array([self._region.low], np.int64), [every])
+            return
+        labels = (1 << self.problem.labels) - 1
+        state = self.checkpoint.load(self.plan, self._queries) if self.checkpoint is not None else None
+        if state is not None:
+            self._extra_in, self._extra_out = state.inside, state.outside
+            for low, high, still, possible in zip(state.low, state.high, state.open, state.labels, strict=True):
+                self._add(low.tolist(), high.tolist(), int(still), int(possible))
+        else:
+            self._add(self.plan.low, self.plan.high, every, labels)
+
+    def _add(self, low: list[int], high: list[int], still: int, labels: int) -> None:
+        if not self._lib.branch_add(self._native, low, high, still, labels):
+            raise UndecidedError("there is no memory for the boxes", "raise --memory")
+
+    def slices(self, limits: Limits) -> Iterator[int]:
+        """Work in slices; after each, with all workers at rest, how things stand."""
+        if self._single:
+            yield DONE
+            return
+        with ThreadPoolExecutor(self.jobs) as pool:
+            while True:
+                left = limits.remaining()
+                seconds = SLICE_SECONDS if left is None else min(SLICE_SECONDS, left)
+                others = [pool.submit(self._lib.branch_run, self._native, k, seconds) for k in range(1, self.jobs)]
+                try:
+                    found = [self._lib.branch_run(self._native, 0, seconds)]
+                finally:
+                    found_others = [other.result() for other in others]
+                found += found_others
+                self._drain()
+                if NO_MEMORY in found:
+                    yield NO_MEMORY
+                elif DONE in found and not self._lib.branch_waiting(self._native):
+                    yield DONE
+                else:
+                    yield MORE
+
+    def _drain(self) -> None:
+        """Settle the points that doubles left open, in whole numbers."""
+        dims = len(self.plan.low)
+        positions = np.empty((DOUBT_ROOM, dims), np.int64)
+        still = np.empty(DOUBT_ROOM, np.uint64)
+        cast = self._ffi.from_buffer
+        while count := self._lib.branch_doubts(
+            self._native, cast("int64_t[]", positions), cast("uint64_t[]", still), DOUBT_ROOM
+        ):
+            whole = np.tile(np.array(self._region.low, np.int64), (count, 1))
+            whole[:, self.plan.layers.varying] = positions[:count]
+            self._settle(whole, [int(x) for x in still[:count]])
+
+    def _settle(self, positions: Any, still: list[int]) -> None:
+        """Count single points, exactly."""
+        network = self.problem.network
+        assert network is not None
+        scores = network_eval.scores(network, positions)
+        labels = network_eval.best(scores)
+        for point, score, label, left in zip(positions.tolist(), scores.tolist(), labels.tolist(), still, strict=True):
+            for q, query in enumerate(self.case.queries):
+                if left >> q & 1:
+                    into = self._extra_in if logic.holds(query.predicate, point, label, score) else self._extra_out
+                    into[q] += 1
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+    def totals(self) -> tuple[list[int], list[int]]:
+        """Points proven in and proven out, per query."""
+        if self._native is None:
+            return list(self._extra_in), list(self._extra_out)
+        inside, outside = (self._ffi.new("uint64_t[]", 2 * self._queries) for _ in range(2))
+        self._lib.branch_totals(self._native, inside, outside)
+        return self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+
+    def _joined(self, words: Any, extra: list[int]) -> list[int]:
+        return [words[2 * q] + (words[2 * q + 1] << 64) + extra[q] for q in range(self._queries)]
+
+    def open_share(self) -> Fraction:
+        if not self.size:
+            return Fraction(0)
+        inside, outside = self.totals()
+        left = max((self.size - a - b for a, b in zip(inside, outside, strict=True)), default=0)
+        return Fraction(left, self.size)
+
+    def work(self) -> dict[str, int]:
+        if self._native is None:
+            return dict.fromkeys(STATS, 0)
+        numbers = self._ffi.new("uint64_t[]", self._lib.BRANCH_STATS)
+        self._lib.branch_stats(self._native, numbers)
+        return dict(zip(STATS, numbers, strict=False))
+
+    def record(self) -> Record | None:
+        if not self._recording or self._native is None:
+            return None
+        length = self._ffi.new("int64_t *")
+        text = self._lib.branch_record(self._native, length)
+        if text == self._ffi.NULL:
+            raise UndecidedError("there is no memory for the split tree", "raise --memory")
+        try:
+            stream = bytes(self._ffi.buffer(text, length[0]))
+        finally:
+            self._lib.branch_record_free(text)
+        layers = tuple(len(layer.bias) for layer in self.plan.layers.hidden)
+        return Record(stream, self._region, tuple(self.plan.layers.varying), self.problem.labels, layers)
+
+    def point_inside(self, query: GridQuery) -> tuple[int, ...] | None:
+        """A point of a recorded leaf where the query holds."""
+        record = self.record()
+        if record is None:
+            return self._region.low if self._extra_in[0] else None
+        network = self.problem.network
+        assert network is not None
+        for leaf in leaves(record):
+            if leaf.kind == "open":
+                continue
+            grids = [range(a, b) for a, b in zip(leaf.low, leaf.high, strict=True)]
+            if leaf.kind == "decided":
+                grids = [grid[:1] for grid in grids]
+            points = np.stack([g.ravel() for g in np.meshgrid(*grids, indexing="ij")], axis=1).astype(np.int64)
+            found = _first(network_eval.scores(network, points), points, query)
+            if found is not None:
+                return found
+        return None
+
+    def save(self) -> None:
+        """Write the open boxes and what is settled."""
+        assert self.checkpoint is not None
+        count = self._lib.branch_waiting(self._native)
+        dims = len(self.plan.low)
+        low, high = np.empty((count, dims), np.int64), np.empty((count, dims), np.int64)
+        still, labels = np.empty(count, np.uint64), np.empty(count, np.uint64)
+        inside, outside = (self._ffi.new("uint64_t[]", 2 * self._queries) for _ in range(2))
+        cast = self._ffi.from_buffer
+        self._lib.branch_export(
+            self._native, cast("int64_t[]", low), cast("int64_t[]", high), cast("uint64_t[]", still),
+            cast("uint64_t[]", labels), count, inside, outside,
+        )  # fmt: skip
+        self.checkpoint.save(
+            low, high, still, labels, self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+        )
+
+
+def _first(scores: Any, points: Any, query: GridQuery) -> tuple[int, ...] | None:
+    labels = network_eval.best(scores)
+    for point, score, label in zip(points.tolist(), scores.tolist(), labels.tolist(), strict=True):
+        if logic.holds(query.predicate, point, label, score):
+            return tuple(point)
+    return None
+
+
+def _draw(problem: GridProblem, region: Box, query: GridQuery, seed: int) -> tuple[int, ...] | None:
+    """A random point where the query holds, if a thousand draws find one."""
+    network = problem.network
+    assert network is not None
+    rng = np.random.default_rng(seed)
+    points = rng.integers(np.array(region.low), np.array(region.high), (1000, len(region.low)))
+    return _first(network_eval.scores(network, points), points, query)
+
+
+ENGINE = BranchEngine()

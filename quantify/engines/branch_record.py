@@ -1,0 +1,174 @@
+"""The recorded split tree of `branch` to its leaves, and to the boxes where a query holds.
+
+The stream is the tree in pre-order, over the inputs that vary (in `Record.varying`; 0 is the first of these). Numbers
+are unsigned LEB128. A node begins with one byte:
+
+    0…30        an inner node: the input that is split; number: the position `cut`. The part below cut follows, then the rest.
+    0x40        decided: one byte per label: 0xFF when it is possible, else the label that beats it on the whole box.
+                number: how many relaxation steps follow; each is two numbers, the distance of its place from the
+                place before (from 0 at first), and k·2 + line.
+    0x41        enumerated: nothing follows; every point is to be evaluated.
+    0x42        half-space: one byte per label as above, exactly two being possible; number: the points where the lower of the
+                two wins. Every neuron is stable on the box.
+    0x43        open.
+
+Places count two steps per neuron through all hidden layers (those before the scores) in order: place = 2·neuron + step. Step 0 is the kink
+of relu and leaky at 0, or the lower clamp of floor_shift; step 1 is the upper clamp (capped relu, floor_shift). Only steps
+that neither side of the kink covers alone are listed. With y = c + g(z − c), g of slope p above 0 and n below, the
+chord has slope n + (p − n)·k/2^16 and line says which of the two lines bounds the other side (1: slope p). Convex g
+(p ≥ n: kinks upwards) has the chord above, concave g below; the chord's shift is what makes it valid on the range of its own
+form. Unstable sign is the constant interval [−1, 1]; floor_shift takes z·2^-s above and z·2^-s − (1 − 2^-s) below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from quantify.engines import logic
+from quantify.ir import network_eval
+from quantify.ir.network import IntNetwork
+from quantify.ir.predicate import Predicate
+from quantify.ir.problem import Box
+from quantify.ir.ranges import on_box
+
+DECIDED, ENUMERATED, HALF_SPACE, OPEN = 0x40, 0x41, 0x42, 0x43
+POSSIBLE = 0xFF
+BLOCK = 1 << 16
+Kind = Literal["decided", "enumerated", "half-space", "open"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A split tree and what is needed to read it."""
+
+    stream: bytes
+    region: Box
+    varying: tuple[int, ...]
+    """The inputs that the tree splits; the others have one position in the region."""
+    labels: int
+    neurons: tuple[int, ...]
+    """Per hidden layer."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf: its box over all inputs, and the proof."""
+
+    kind: Kind
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    winner: tuple[int | None, ...] = ()
+    """Per label, the label that beats it on the whole box, None where it is possible (decided, half-space)."""
+    steps: tuple[tuple[int, int, int], ...] = ()
+    """Decided: (place, k, line)."""
+    count: int = 0
+    """Half-space: points of the lower label."""
+
+    @property
+    def possible(self) -> tuple[int, ...]:
+        """Labels that are not ruled out."""
+        return tuple(label for label, winner in enumerate(self.winner) if winner is None)
+
+
+class _Reader:
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._stream = record.stream
+        self._at = 0
+
+    def byte(self) -> int:
+        value = self._stream[self._at]
+        self._at += 1
+        return value
+
+    def number(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def winners(self) -> tuple[int | None, ...]:
+        found = (self.byte() for _ in range(self._record.labels))
+        return tuple(None if winner == POSSIBLE else winner for winner in found)
+
+    def steps(self) -> tuple[tuple[int, int, int], ...]:
+        place, out = 0, []
+        for _ in range(self.number()):
+            place += self.number()
+            packed = self.number()
+            out.append((place, packed >> 1, packed & 1))
+        return tuple(out)
+
+
+def leaves(record: Record) -> Iterator[Leaf]:
+    """The leaves in the order of the tree; their boxes are disjoint and cover the region."""
+    reader = _Reader(record)
+    stack = [(record.region.low, record.region.high)]
+    while stack:
+        low, high = stack.pop()
+        head = reader.byte()
+        if head < DECIDED:
+            feature = record.varying[head]
+            cut = reader.number()
+            stack.append((low[:feature] + (cut,) + low[feature + 1 :], high))
+            stack.append((low, high[:feature] + (cut,) + high[feature + 1 :]))
+        elif head == DECIDED:
+            winner = reader.winners()
+            yield Leaf("decided", low, high, winner, reader.steps())
+        elif head == HALF_SPACE:
+            winner = reader.winners()
+            yield Leaf("half-space", low, high, winner, count=reader.number())
+        else:
+            yield Leaf("enumerated" if head == ENUMERATED else "open", low, high)
+
+
+def boxes_where(record: Record, network: IntNetwork, predicate: Predicate) -> Iterator[Box]:
+    """Disjoint boxes that together hold exactly the points, outside open leaves, where the predicate is true."""
+    for leaf in leaves(record):
+        if leaf.kind == "open":
+            continue
+        if leaf.kind == "decided":
+            answer = on_box(predicate, leaf.low, leaf.high, leaf.possible)
+            if answer is not None:
+                if answer:
+                    yield Box(leaf.low, leaf.high)
+                continue
+            # Decided by scores: one point speaks for all of them.
+            if _holds(network, predicate, leaf.low, tuple(a + 1 for a in leaf.low))[0]:
+                yield Box(leaf.low, leaf.high)
+            continue
+        yield from _runs(network, predicate, leaf)
+
+
+def _holds(network: IntNetwork, predicate: Predicate, low: tuple[int, ...], high: tuple[int, ...]) -> list[bool]:
+    grids = np.meshgrid(*(np.arange(a, b) for a, b in zip(low, high, strict=True)), indexing="ij")
+    points = np.stack([grid.ravel() for grid in grids], axis=1).astype(np.int64)
+    scores = network_eval.scores(network, points)
+    labels = network_eval.best(scores).tolist()
+    rows = zip(points.tolist(), labels, scores.tolist(), strict=True)
+    return [logic.holds(predicate, point, label, score) for point, label, score in rows]
+
+
+def _runs(network: IntNetwork, predicate: Predicate, leaf: Leaf) -> Iterator[Box]:
+    """The points of a leaf where the predicate is true, in runs along the last input that varies."""
+    widths = [b - a for a, b in zip(leaf.low, leaf.high, strict=True)]
+    along = max((k for k, width in enumerate(widths) if width > 1), default=len(widths) - 1)
+    outer = [range(a, b) if k != along else range(a, a + 1) for k, (a, b) in enumerate(zip(leaf.low, leaf.high, strict=True))]
+    for corner in np.ndindex(*(len(r) for r in outer)):
+        low = tuple(r[i] for r, i in zip(outer, corner, strict=True))
+        high = tuple(a + 1 if k != along else leaf.high[k] for k, a in enumerate(low))
+        start = None
+        for step, true in enumerate([*_holds(network, predicate, low, high), False]):
+            if true and start is None:
+                start = step
+            elif not true and start is not None:
+                first, end = low[along] + start, low[along] + step
+                yield Box(low[:along] + (first,) + low[along + 1 :], high[:along] + (end,) + high[along + 1 :])
+                start = None
