@@ -160,7 +160,12 @@ def _channels_last(config: Mapping[str, Any]) -> None:
 
 
 def _axes(
-    config: Mapping[str, Any], spatial: tuple[int, ...], window: tuple[int, ...], default_stride: Any
+    config: Mapping[str, Any],
+    spatial: tuple[int, ...],
+    window: tuple[int, ...],
+    default_stride: Any,
+    *,
+    causal: bool = False,
 ) -> tuple[Axis, ...]:
     """The geometry of a convolution or pooling layer."""
     rank = len(spatial)
@@ -173,7 +178,7 @@ def _axes(
             found.append(Axis.same(size, cells, stride, dilation))
         elif padding == "valid":
             found.append(Axis.padded(size, cells, stride, dilation))
-        elif padding == "causal" and rank == 1:
+        elif padding == "causal" and causal:
             found.append(Axis.padded(size, cells, stride, dilation, before=dilation * (cells - 1)))
         else:
             raise InputError(f"has padding {printable(str(padding))}", "quantify reads valid and same (Conv1D: causal)")
@@ -217,7 +222,7 @@ def _convolution(rank: int) -> Callable[[Builder, LayerConfig], None]:
             raise InputError(
                 f"has {groups} groups for {channels} channels and {filters} filters", "they must divide both"
             )
-        axes = _axes(config, tuple(spatial), window, 1)
+        axes = _axes(config, tuple(spatial), window, 1, causal=rank == 1)
         use_bias = _bias(config)
         shapes: list[Wanted] = [(*window, channels // groups, filters), (filters,)]
         found = builder.arrays(layer, shapes[: 1 + use_bias])

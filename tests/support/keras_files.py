@@ -52,6 +52,10 @@ def entries(specs: list[Spec], shape: tuple[int, ...] | None, functional: bool) 
     for number, spec in enumerate(specs):
         config = {"name": f"l{number}", "dtype": {"module": "keras", "class_name": "DTypePolicy",
                   "config": {"name": "float32"}, "registered_name": None}, **spec.config}  # fmt: skip
+        if config.get("activation") == "sign":
+            # How Keras 3 writes keras.ops.sign.
+            named = {"module": "builtins", "class_name": "function", "config": "sign", "registered_name": "function"}
+            config["activation"] = named
         layers.append({"module": "keras.layers", "class_name": spec.kind, "config": config, "registered_name": None})
     if not functional:
         return {"module": "keras", "class_name": "Sequential", "config": {"name": "m", "layers": layers}}

@@ -57,7 +57,7 @@ def convolution(r: random.Random, rng: Any, spatial: list[int], channels: int) -
         "kernel_size": window,
         "strides": [stride] * rank,
         "dilation_rate": [dilation] * rank,
-        "padding": r.choice(["same", "causal"] if rank == 1 else ["same"]),
+        "padding": r.choice(["same", "causal"] if rank == 1 and not deep else ["same"]),
         "data_format": "channels_last",
         "activation": r.choice(ACTIVATIONS),
         "use_bias": r.random() < 0.7,
