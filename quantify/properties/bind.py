@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from quantify.ir.model import Model
+from quantify.ir.network import Network
 from quantify.ir.problem import Problem
-from quantify.properties import columns, domain, kinds, measure, robustness
+from quantify.properties import columns, domain, kinds, measure, network, robustness
 from quantify.properties.scope import Scope
 from quantify.properties.source import NETWORK_KEYS, PropertySource
 
@@ -14,15 +15,17 @@ def bind(source: PropertySource, model: Model, *, seed: int = 0) -> Problem:
 
     Args:
         source: What `load` read.
-        model: The model; its `predict` is called only for the centres of a robustness property.
+        model: The model; its `predict` is called only for the centres of a robustness property. The problem's model
+            has the labels and the decision of the property file.
         seed: Seed of `fixed: {fraction: …}` when that names none.
 
     Raises:
         InputError: Anything that does not fit, with file and line.
     """
     fields = source.fields
-    if model.kind == "tree":
+    if not isinstance(model.structure, Network):
         kinds.network_only(fields, NETWORK_KEYS)
+    model = network.as_decided(fields, model)
     base = source.path.parent
     if source.kind == "robustness":
         return robustness.build(source, model, seed)
@@ -30,7 +33,14 @@ def bind(source: PropertySource, model: Model, *, seed: int = 0) -> Problem:
     built = domain.build(node, model, base)
     places = columns.match(built, model, node)
     weights = measure.build(fields.get("measure"), built.domain, base)
-    scope = Scope(built.domain, model.classes, columns.in_model_order(places))
+    options = network.options(fields, model, built.domain, places, base)
+    scope = Scope(
+        built.domain,
+        model.classes,
+        columns.in_model_order(places),
+        scores=model.structure.outputs if isinstance(model.structure, Network) else 0,
+        decision=options.decision if options is not None else "argmax",
+    )
     positive = None
     if source.kind == "safety":
         case = kinds.safety(fields, scope)
@@ -50,4 +60,5 @@ def bind(source: PropertySource, model: Model, *, seed: int = 0) -> Problem:
         property_sha256=source.sha256,
         positive=positive,
         notes=built.notes,
+        network=options,
     )

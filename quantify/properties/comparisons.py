@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import NoReturn, cast
 
 from quantify.ir.domain import CategoricalFeature
-from quantify.ir.property import BoolExpr, CategoryIn, CompareOp, Truth
+from quantify.ir.property import BoolExpr, CategoryIn, CompareOp, ScoreValue, Truth
 from quantify.properties import terms
 from quantify.properties.syntax import ExpressionError
-from quantify.properties.values import BOOLEANS, Category, Label, Plain, Resolver, Value, Vector, Word, type_name
+from quantify.properties.values import BOOLEANS, Category, Label, Plain, Rank, Resolver, Value, Vector, Word, type_name
 from quantify.properties.yaml import listed, suggest
 
 
@@ -20,9 +20,12 @@ def compare_pair(resolver: Resolver, op: str, left: Value, right: Value, left_at
         ExpressionError: The two cannot be compared, or a name is unknown.
     """
     for value, other, at in ((left, right, right_at), (right, left, left_at)):
-        if isinstance(value, Label):
+        if isinstance(value, Label | Rank):
             _only_equality(op, at, "labels have no order", "label == 'a' or label in ('a', 'b')")
-            return _label(resolver, op == "==", [(other, at)])
+            if isinstance(other, Label | Rank):
+                same = _same_class(resolver, value, other)
+                return same if op == "==" else terms.negation(same)
+            return _label(resolver, op == "==", value, [(other, at)])
     if isinstance(left, Category) and isinstance(right, Category):
         _only_equality(op, right_at, "categories have no order", "compare categories with == and !=")
         return _two_categories(resolver, op, left, right)
@@ -49,8 +52,8 @@ def membership(resolver: Resolver, op: str, left: Value, right: Value, left_at: 
         raise ExpressionError(right_at, "a list is needed after in", "write label in ('a', 'b') or label in ('a',)")
     wanted = op == "in"
     entries = [(value, right_at) for value in right.values]
-    if isinstance(left, Label):
-        return _label(resolver, wanted, entries)
+    if isinstance(left, Label | Rank):
+        return _label(resolver, wanted, left, entries)
     if isinstance(left, Category):
         return _category(resolver, wanted, left, entries)
     parts = [compare_pair(resolver, "==" if wanted else "!=", left, value, left_at, right_at) for value, _ in entries]
@@ -62,7 +65,7 @@ def _only_equality(op: str, at: int, message: str, hint: str) -> None:
         raise ExpressionError(at, f"{message}: {op} has no meaning", f"write {hint}")
 
 
-def _label(resolver: Resolver, wanted: bool, entries: Iterable[tuple[Value, int]]) -> BoolExpr:
+def _label(resolver: Resolver, wanted: bool, answer: Label | Rank, entries: Iterable[tuple[Value, int]]) -> BoolExpr:
     classes = resolver.scope.classes
     found: set[int] = set()
     for value, at in entries:
@@ -80,7 +83,36 @@ def _label(resolver: Resolver, wanted: bool, entries: Iterable[tuple[Value, int]
         found.add(index)
     if not wanted:
         found = set(range(len(classes))) - found
-    return terms.label_in(found, len(classes))
+    return _answer_in(resolver, answer, found)
+
+
+def _answer_in(resolver: Resolver, answer: Label | Rank, classes: Iterable[int]) -> BoolExpr:
+    """The label, or the class with an extreme score, is one of these."""
+    scope = resolver.scope
+    found = sorted(classes)
+    if isinstance(answer, Label) or (answer.which == "highest") == (scope.decision == "argmax"):
+        return terms.label_in(found, len(scope.classes))
+    if len(found) == scope.scores:
+        return terms.TRUE
+    return terms.any_of(_extreme_is(answer, index, scope.scores) for index in found)
+
+
+def _extreme_is(answer: Rank, index: int, scores: int) -> BoolExpr:
+    """Score `index` is the extreme one: strictly beyond those before it, at least equal to those after it."""
+    strict: CompareOp = "<" if answer.which == "lowest" else ">"
+    own = ScoreValue(index)
+    return terms.all_of(
+        terms.compare(strict if other < index else cast(CompareOp, strict + "="), own, ScoreValue(other))
+        for other in range(scores)
+        if other != index
+    )
+
+
+def _same_class(resolver: Resolver, left: Label | Rank, right: Label | Rank) -> BoolExpr:
+    return terms.any_of(
+        terms.all_of((_answer_in(resolver, left, (index,)), _answer_in(resolver, right, (index,))))
+        for index in range(len(resolver.scope.classes))
+    )
 
 
 def _category(

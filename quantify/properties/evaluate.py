@@ -27,6 +27,7 @@ from quantify.ir.property import (
     Not,
     NumberExpr,
     Or,
+    ScoreValue,
     Truth,
 )
 
@@ -41,7 +42,13 @@ _AGGREGATE: Mapping[str, Callable[[list[Fraction]], Fraction]] = {
 }
 
 
-def truth(expression: BoolExpr, values: Sequence[Number | None], positions: Sequence[int], label: int) -> bool:
+def truth(
+    expression: BoolExpr,
+    values: Sequence[Number | None],
+    positions: Sequence[int],
+    label: int,
+    scores: Sequence[Fraction] = (),
+) -> bool:
     """Whether `expression` holds for one input.
 
     Args:
@@ -49,12 +56,13 @@ def truth(expression: BoolExpr, values: Sequence[Number | None], positions: Sequ
         values: The exact value of each feature, None for a missing one (numbers of categories are not read).
         positions: The grid position of each feature.
         label: The model's class index.
+        scores: The network's real scores.
     """
     if isinstance(expression, Truth):
         return expression.value
     if isinstance(expression, Compare):
-        left = number(expression.left, values, positions, label)
-        right = number(expression.right, values, positions, label)
+        left = number(expression.left, values, positions, label, scores)
+        right = number(expression.right, values, positions, label, scores)
         return left is not None and right is not None and _COMPARE[expression.op](left, right)
     if isinstance(expression, CategoryIn):
         return positions[expression.feature] in expression.positions
@@ -63,16 +71,20 @@ def truth(expression: BoolExpr, values: Sequence[Number | None], positions: Sequ
     if isinstance(expression, LabelIn):
         return label in expression.labels
     if isinstance(expression, Not):
-        return not truth(expression.argument, values, positions, label)
+        return not truth(expression.argument, values, positions, label, scores)
     if isinstance(expression, And):
-        return all(truth(argument, values, positions, label) for argument in expression.arguments)
+        return all(truth(argument, values, positions, label, scores) for argument in expression.arguments)
     if isinstance(expression, Or):
-        return any(truth(argument, values, positions, label) for argument in expression.arguments)
+        return any(truth(argument, values, positions, label, scores) for argument in expression.arguments)
     assert_never(expression)
 
 
 def number(
-    expression: NumberExpr, values: Sequence[Number | None], positions: Sequence[int], label: int
+    expression: NumberExpr,
+    values: Sequence[Number | None],
+    positions: Sequence[int],
+    label: int,
+    scores: Sequence[Fraction] = (),
 ) -> Fraction | None:
     """The exact value of `expression` for one input (as for `truth`); None when it reads a missing feature.
 
@@ -83,22 +95,24 @@ def number(
     if isinstance(expression, FeatureValue):
         value = values[expression.feature]
         return None if value is None else Fraction(value)
+    if isinstance(expression, ScoreValue):
+        return scores[expression.index]
     if isinstance(expression, CountTrue):
-        return Fraction(sum(truth(argument, values, positions, label) for argument in expression.arguments))
+        return Fraction(sum(truth(argument, values, positions, label, scores) for argument in expression.arguments))
     if isinstance(expression, Arithmetic):
-        left = number(expression.left, values, positions, label)
-        right = number(expression.right, values, positions, label)
+        left = number(expression.left, values, positions, label, scores)
+        right = number(expression.right, values, positions, label, scores)
         return None if left is None or right is None else _ARITHMETIC[expression.op](left, right)
     if isinstance(expression, Aggregate):
         known: list[Fraction] = []
         for part in expression.arguments:
-            value = number(part, values, positions, label)
+            value = number(part, values, positions, label, scores)
             if value is None:
                 return None
             known.append(value)
         return _AGGREGATE[expression.function](known)
     if isinstance(expression, Negate | FloorDivide | Modulo):
-        argument = number(expression.argument, values, positions, label)
+        argument = number(expression.argument, values, positions, label, scores)
         if argument is None:
             return None
         if isinstance(expression, Negate):

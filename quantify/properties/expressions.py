@@ -17,15 +17,16 @@ from quantify.ir.property import (
     CountTrue,
     FeatureValue,
     NumberExpr,
+    ScoreValue,
     Truth,
 )
 from quantify.properties import syntax, terms
 from quantify.properties.comparisons import compare_pair, membership
 from quantify.properties.fields import describe
 from quantify.properties.library import LIBRARY
-from quantify.properties.scope import FUNCTIONS, RESERVED, Scope
+from quantify.properties.scope import FUNCTIONS, RANKS, RESERVED, Scope
 from quantify.properties.syntax import ExpressionError, Syntax
-from quantify.properties.values import BOOLEANS, Category, Label, Plain, Value, Vector, Word, type_name
+from quantify.properties.values import BOOLEANS, Category, Label, Plain, Rank, Value, Vector, Word, type_name
 from quantify.properties.yaml import Node, Scalar, fail, suggest
 
 MAX_STEPS = 1_000_000
@@ -109,7 +110,7 @@ class _Resolver:
             return terms.constant(int(value.value))
         if isinstance(value, BOOLEANS):
             return CountTrue((value,))
-        if isinstance(value, Label | Category | Word | Vector):
+        if isinstance(value, Label | Rank | Category | Word | Vector):
             hints = {
                 "label": "labels are compared with == and != only",
                 "category": "categories are compared with their names: colour == 'red'",
@@ -191,13 +192,14 @@ class _Resolver:
         if name in loops:
             return Plain(loops[name], str(loops[name]))
         if name == "label":
-            if not scope.label_allowed:
-                _wrong(part.at, "a ground truth cannot use the model's label", "describe the truth by features alone")
+            self.answers_allowed(part.at, "label")
             return Label()
         if name == "x":
             return self.all_features(part.at)
         if name == "score":
-            self.no_score(part.at)
+            return self.scores(part.at)
+        if name in RANKS and scope.scores:
+            return self.rank(part.at, name)
         place = scope.domain.index(name)
         if place is not None:
             return self.feature(place)
@@ -235,9 +237,32 @@ class _Resolver:
             self.features = Vector(tuple(map(self.feature, range(len(self.scope.domain.features)))))
         return self.features
 
-    def no_score(self, at: int) -> NoReturn:
-        """Refuse `score`."""
-        _wrong(at, "score[i] exists for networks only, and this model is a decision tree", "use label instead")
+    def scores(self, at: int) -> Vector:
+        """`score`: the network's scores in order."""
+        if not self.scope.scores:
+            _wrong(at, "score[i] exists for networks only, and this model is a decision tree", "use label instead")
+        self.answers_allowed(at, "scores")
+        return Vector(tuple(map(ScoreValue, range(self.scope.scores))))
+
+    def rank(self, at: int, name: str) -> Rank:
+        """`lowest` or `highest`."""
+        self.answers_allowed(at, "scores")
+        if self.scope.scores == 1:
+            _wrong(at, f"there is one score, so {name} says nothing", "use label, or compare score[0] with a number")
+        return Rank("lowest" if name == "lowest" else "highest")
+
+    def answer_call(self, part: syntax.Call) -> Value:
+        """lowest() and highest(), which their names alone say as well; score(…) is explained."""
+        if part.function == "score":
+            self.scores(part.at)
+            _wrong(part.at, "score is a list", "write score[0]")
+        self.arity(part, 0)
+        return self.rank(part.at, part.function)
+
+    def answers_allowed(self, at: int, what: str) -> None:
+        """Refuse the model's answers where the truth is described."""
+        if not self.scope.label_allowed:
+            _wrong(at, f"a ground truth cannot use the model's {what}", "describe the truth by features alone")
 
     def predicate(self, at: int, name: str) -> BoolExpr:
         """A predicate of the library over the whole domain."""
@@ -256,12 +281,22 @@ class _Resolver:
         base = self.resolve(part.base, loops)
         if not isinstance(base, Vector):
             _wrong(part.at, f"a {type_name(base)} has no elements", "x[i] is the i-th feature, r[i][j] relates i to j")
+        if isinstance(part.base, syntax.Name) and part.base.name == "score" and isinstance(part.index, syntax.Text):
+            return self.named_score(part.index)
         index = self.integer(part.index, loops, "an index")
         if not 0 <= index < len(base.values):
             last = len(base.values) - 1
             _wrong(part.index.at, f"the index {index} is out of range", f"it must lie between 0 and {last}")
         element: Value = base.values[index]
         return element
+
+    def named_score(self, label: syntax.Text) -> Value:
+        """score['label']."""
+        index = self.scope.class_index(label.value)
+        if index is None or index >= self.scope.scores:
+            close = suggest(label.value, self.scope.classes)
+            _wrong(label.at, f"there is no score {label.value!r}{close}", f"scores: 0 to {self.scope.scores - 1}")
+        return ScoreValue(index)
 
     def product(self, part: syntax.Product, loops: Loops) -> NumberExpr:
         """Factors, divisions and remainders from left to right."""
@@ -301,8 +336,8 @@ class _Resolver:
             return self.predicate(part.at, name)
         if name == "feature":
             return self.named_feature(part)
-        if name == "score":
-            self.no_score(part.at)
+        if name == "score" or (name in RANKS and self.scope.scores):
+            return self.answer_call(part)
         if name == "range":
             _wrong(part.at, "range(…) belongs into a loop", "write for i in range(n)")
         if name not in FUNCTIONS:

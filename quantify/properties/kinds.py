@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from quantify.ir.domain import Domain
 from quantify.ir.problem import Box, Case, Query
 from quantify.ir.property import BoolExpr
@@ -60,7 +62,7 @@ def learnability(fields: Fields, scope: Scope) -> tuple[Case, str | None]:
         InputError: No ground truth, an unknown label, or an expression that has no meaning here.
     """
     assumed, outside = _assumption(fields, scope)
-    truths = Scope(scope.domain, scope.classes, scope.places_agree, label_allowed=False)
+    truths = replace(scope, label_allowed=False)
     node = fields.need("ground_truth", "write ground_truth: transitive, an expression, or {label: expression}")
     positive_node = fields.get("positive")
     positive = None if positive_node is None else _label(positive_node, "positive", scope)

@@ -12,9 +12,9 @@ from typing import Literal, cast
 
 from quantify.ir.domain import Domain, IntFeature, Measure, Number
 from quantify.ir.model import Model
-from quantify.ir.problem import Case, Column, Problem, Query
+from quantify.ir.problem import Case, Column, NetworkOptions, Problem, Query
 from quantify.ir.property import LabelIn
-from quantify.properties import columns, domain, measure, terms
+from quantify.properties import columns, domain, measure, network, terms
 from quantify.properties.balls import Shape, region
 from quantify.properties.centres import Centres, class_of, read_cells, read_centres
 from quantify.properties.domain import FLOAT32_MAX, MAX_GRID, BuiltDomain, shown
@@ -54,7 +54,8 @@ def build(source: PropertySource, model: Model, seed: int) -> Problem:
         fail(centres.node, f"{len(centres.rows)} rows are too many at once", 'choose some: rows: "0-99"')
     positions, notes = centres.positions(built.domain, places, model, ask.clip)
     held, held_note = _held(fields.get("fixed"), built.domain, seed)
-    labels, label_notes = _labels(centres, positions, built.domain, places, model)
+    options = network.options(fields, model, built.domain, places, base)
+    labels, label_notes = _labels(centres, positions, built.domain, places, model, options)
     shape = Shape(built.domain, ask.norm, ask.clip, held)
     return Problem(
         model=model,
@@ -68,6 +69,7 @@ def build(source: PropertySource, model: Model, seed: int) -> Problem:
         property_sha256=source.sha256,
         norm=ask.norm,
         notes=(*built.notes, *notes, *held_note, *label_notes),
+        network=options,
     )
 
 
@@ -171,11 +173,12 @@ def _labels(
     features: Domain,
     places: tuple[Column, ...],
     model: Model,
+    options: NetworkOptions | None,
 ) -> tuple[list[int], tuple[str, ...]]:
     """The class index that counts as right for each centre: the named label, else the model's own answer."""
     import numpy as np
 
-    matrix = np.array([model_input(point, features, places) for point in positions], dtype=np.float64)
+    matrix = np.array([model_input(point, features, places, options) for point in positions], dtype=np.float64)
     predicted = [int(index) for index in model.predict(matrix)]
     if centres.labels is None:
         return predicted, ()
@@ -188,14 +191,21 @@ def _labels(
     return named, (f"the model itself gives another label at the centre of rows {', '.join(map(str, wrong[:20]))}",)
 
 
-def model_input(point: tuple[int, ...], features: Domain, places: tuple[Column, ...]) -> list[float]:
-    """The row of model columns for one input."""
-    return [
-        float(features.features[place.feature].value(point[place.feature]))
+def model_input(
+    point: tuple[int, ...], features: Domain, places: tuple[Column, ...], options: NetworkOptions | None = None
+) -> list[float]:
+    """The row of model columns for one input, each rounded once."""
+    values: list[Number] = [
+        features.features[place.feature].value(point[place.feature])
         if place.level is None
-        else float(point[place.feature] == place.level)
+        else int(point[place.feature] == place.level)
         for place in places
     ]
+    if options is not None and options.scale is not None:
+        values = [value * factor for value, factor in zip(values, options.scale, strict=True)]
+    if options is not None and options.offset is not None:
+        values = [value + shift for value, shift in zip(values, options.offset, strict=True)]
+    return [float(value) for value in values]
 
 
 def _cases(

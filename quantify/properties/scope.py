@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from quantify.ir.domain import BoolFeature, CategoricalFeature, Domain, Feature
+from quantify.ir.model import Decision
 from quantify.properties.library import LIBRARY
 from quantify.properties.yaml import listed, suggest
 
 RESERVED = ("label", "x", "score")
 """Names that never stand for a feature of that name."""
+RANKS = ("lowest", "highest")
+"""Names of the class with the extreme score, where there are scores."""
 FUNCTIONS = (
     "abs", "all", "any", "count", "feature", "implies", "is_missing", "len", "max", "min", "range", "sum",
 )
@@ -28,6 +31,10 @@ class Scope:
     """Whether the i-th feature is the model's i-th column, so that `x[i]` can mean only one thing."""
     label_allowed: bool = True
     """False where the model's answer must not be used (a ground truth)."""
+    scores: int = 0
+    """How many scores the model has (a sigmoid head: 1, the logit); 0 for trees."""
+    decision: Decision = "argmax"
+    """Which score names the label."""
 
     def feature(self, place: int) -> Feature:
         """The feature at `place`."""
@@ -53,12 +60,13 @@ class Scope:
     def suggestion(self, name: str) -> tuple[str, str]:
         """End of the message, and the hint, about a name that means nothing."""
         names = [feature.name for feature in self.domain]
-        close = suggest(name, [*names, *LIBRARY, *FUNCTIONS, *RESERVED])
+        close = suggest(name, [*names, *LIBRARY, *FUNCTIONS, *RESERVED, *(RANKS if self.scores else ())])
         if not close:
             near = suggest(name.replace("_", " "), names)
             if near:
                 return near, "names that are no identifiers are written feature(\"odd name\")"
-        return close, f"features: {listed(names)}; answers: label"
+        answers = "label, score[i], lowest, highest" if self.scores else "label"
+        return close, f"features: {listed(names)}; answers: {answers}"
 
     def class_index(self, text: str) -> int | None:
         """The index of the class whose `str` is `text`; `true` and `false` as YAML writes them are `True`, `False`."""

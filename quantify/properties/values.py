@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from quantify.ir.domain import Number
 from quantify.ir.property import (
@@ -44,6 +44,13 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Rank:
+    """The class with the lowest or highest score, ties to the lowest index."""
+
+    which: Literal["lowest", "highest"]
+
+
+@dataclass(frozen=True, slots=True)
 class Category:
     """A categorical feature, by place."""
 
@@ -58,7 +65,7 @@ class Vector:
     """Each a Value."""
 
 
-Value = Plain | Word | Label | Category | Vector | NumberExpr | BoolExpr
+Value = Plain | Word | Label | Rank | Category | Vector | NumberExpr | BoolExpr
 
 
 class Resolver(Protocol):
@@ -75,7 +82,7 @@ def type_name(value: Value) -> str:
     """The type in a message."""
     if isinstance(value, Word):
         return "text"
-    if isinstance(value, Label):
+    if isinstance(value, Label | Rank):
         return "label"
     if isinstance(value, Category):
         return "category"
