@@ -130,7 +130,11 @@ def _with_error(
 
 
 def _bounds(network: Network, inputs: Matrix, input_error: Matrix, squash: bool, decision: Decision) -> _State:
-    state = _start(network, inputs, input_error)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is marked as lost
+        return _through(network, _start(network, inputs, input_error), squash, decision)
+
+
+def _through(network: Network, state: _State, squash: bool, decision: Decision) -> _State:
     for layer, magnitudes in _magnitudes(network):
         if isinstance(layer, LinearLayer):
             assert magnitudes is not None

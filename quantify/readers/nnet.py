@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
@@ -199,10 +198,11 @@ def _normalisation(means: Vector, ranges: Vector) -> LinearLayer:
     """(x − mean)/range exactly: each range is an odd integer times a power of two, which moves to the numerator."""
     factors, divisors = [], []
     for size in ranges.tolist():
-        exact = Fraction(size)
-        odd = exact.numerator // (exact.numerator & -exact.numerator)
-        factors.append(float(odd / exact))
-        divisors.append(odd)
+        numerator, denominator = size.as_integer_ratio()
+        power = numerator & -numerator
+        divisors.append(numerator // power)
+        # A ratio of powers of two: exact unless it is beyond the largest double.
+        factors.append(denominator / power if denominator < 1 << 1024 else np.inf)
     factor = np.array(factors)
     with np.errstate(over="ignore"):
         offset = -means * factor
