@@ -5,5 +5,6 @@ from __future__ import annotations
 from quantify.discretise.fidelity import check_fidelity
 from quantify.discretise.inputs import to_inputs
 from quantify.discretise.lowering import lower
+from quantify.discretise.network_fidelity import check_library
 
-__all__ = ["check_fidelity", "lower", "to_inputs"]
+__all__ = ["check_fidelity", "check_library", "lower", "to_inputs"]

@@ -1,4 +1,4 @@
-"""The check before every count: the integer tree and the library's own predict, input by input, must agree."""
+"""The check before every count: the integer model and the library's own predict, input by input, must agree."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from quantify.discretise.cuts import Cuts
 from quantify.discretise.draws import around_thresholds, from_box, from_region
 from quantify.discretise.inputs import to_inputs
+from quantify.discretise.network_fidelity import check_network
 from quantify.errors import ContradictionError
 from quantify.ir.evidence import Check
+from quantify.ir.model import Tree
 from quantify.ir.problem import Box, GridProblem, Problem, Region
 
 CELLS = 2**21
@@ -41,11 +43,16 @@ def check_fidelity(
     Returns:
         One check, "fidelity", with the number of inputs compared.
 
+    Networks are compared by `network_fidelity.check_network`, which tells disagreements instead of refusing them.
+
     Raises:
         ContradictionError: Some input gets two different labels; it is named with both of them.
     """
+    tree = problem.model.structure
+    if not isinstance(tree, Tree):
+        return check_network(problem, grid, seed=seed, samples=samples)
     compared = 0
-    for points, origins in _chunks(_points(problem, seed, samples), max(64, CELLS // max(1, len(grid.sizes)))):
+    for points, origins in _chunks(_points(problem, tree, seed, samples), max(64, CELLS // max(1, len(grid.sizes)))):
         ours = np.asarray(evaluate(points), dtype=np.int64)
         theirs = np.asarray(problem.model.predict(to_inputs(problem, points)), dtype=np.int64)
         different = np.flatnonzero(ours != theirs)
@@ -57,10 +64,10 @@ def check_fidelity(
     return (Check("fidelity", "ok", f"{detail} with {problem.model.library}"),)
 
 
-def _points(problem: Problem, seed: int, samples: int) -> Iterator[tuple[Points, str]]:
+def _points(problem: Problem, tree: Tree, seed: int, samples: int) -> Iterator[tuple[Points, str]]:
     """Blocks of points to compare, with a word on where they come from; large blocks are cut by `_chunks`."""
     rng = np.random.default_rng(seed)
-    domain, tree = problem.domain, problem.model.structure
+    domain = problem.domain
     step = max(64, CELLS // max(1, len(domain.features)))
     cuts = Cuts(domain, problem.columns, tree.dtype)
     for points in around_thresholds(rng, tree, cuts, problem.columns, domain, most_rows=samples, chunk=step):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 from numpy.typing import NDArray
 
 from quantify.discretise.grids import Affine, affine, divide
+from quantify.discretise.network_inputs import column_value, preprocess
 from quantify.ir.domain import CategoricalFeature, Feature, Float32Feature
 from quantify.ir.problem import Problem
 
 EXACT = 2**53
 """Integers up to here are float64 values, so a quotient of two of them is rounded once: by the division."""
+LEAST = Fraction(1, 2**1000)
+LARGEST = 2**1000
+"""Well inside the range of float64."""
 
 
 def to_inputs(problem: Problem, positions: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -22,13 +29,15 @@ def to_inputs(problem: Problem, positions: NDArray[np.int64]) -> NDArray[np.floa
 
     Returns:
         (rows × model columns): the exact value of each position rounded once to float64, NaN at a missing position,
-        0 or 1 in the columns of a one-hot group.
+        0 or 1 in the columns of a one-hot group. A network's `preprocess` is applied before the rounding.
     """
     columns = problem.columns
     features = problem.domain.features
     taken = [column.feature for column in columns]
     source = positions if taken == list(range(positions.shape[1])) else positions[:, taken]
     plain = np.array([column.level is None for column in columns], dtype=bool)
+    if problem.network is not None and (problem.network.scale is not None or problem.network.offset is not None):
+        return _preprocessed(problem, source)
     forms = [_exact_form(feature) for feature in features]
     result = _affine_values(source, [forms[place] for place in taken])
     for number, column in enumerate(columns):
@@ -40,6 +49,61 @@ def to_inputs(problem: Problem, positions: NDArray[np.int64]) -> NDArray[np.floa
         elif feature.missing:
             result[source[:, number] == feature.missing_position, number] = np.nan
     return result
+
+
+def input_error(problem: Problem, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bounds on |the exact input − the float64 of `to_inputs`|, (rows × columns); 0 in columns that are exact."""
+    exact = np.array([_is_exact(problem, number) for number in range(len(problem.columns))], dtype=bool)
+    # Half a unit in the last place, and half the smallest denormal.
+    return np.where(exact, 0.0, np.abs(inputs) * 2.0**-53 * (1 + 2.0**-50) + 2.0**-1074)
+
+
+def _is_exact(problem: Problem, number: int) -> bool:
+    """Whether every value of a model column is a float64."""
+    column = problem.columns[number]
+    feature = problem.domain.features[column.feature]
+    scale, offset = preprocess(problem, number)
+    if column.level is not None:
+        values = [offset, offset + scale]
+    elif isinstance(feature, CategoricalFeature):
+        values = [code * scale + offset for code in feature.codes]
+    else:
+        form = affine(feature)
+        if form is None:
+            return True
+        step, first = Fraction(form.step, form.denominator) * scale, Fraction(form.offset, form.denominator) * scale
+        # Multiples of a power of two with at most 53 bits.
+        unit = Fraction(1, math.lcm(step.denominator, (first + offset).denominator))
+        ends = [abs(first + offset + step * end) / unit for end in (0, feature.grid_size - 1)]
+        return unit.denominator & (unit.denominator - 1) == 0 and unit >= LEAST and max(ends) <= EXACT
+    return all(abs(value) < LARGEST and Fraction(float(value)) == value for value in values)
+
+
+def _preprocessed(problem: Problem, source: NDArray[np.int64]) -> NDArray[np.float64]:
+    """scale·value + offset of each column, exactly, rounded once."""
+    forms: list[Affine | None] = []
+    for number, column in enumerate(problem.columns):
+        scale, offset = preprocess(problem, number)
+        feature = problem.domain.features[column.feature]
+        form = _exact_form(feature) if column.level is None else None
+        forms.append(None if form is None else _adjusted(form, scale, offset, feature.size))
+    result = _affine_values(source, forms)
+    for number, known in enumerate(forms):
+        if known is None:
+            seen, where = np.unique(source[:, number], return_inverse=True)
+            values = [float(column_value(problem, number, position)) for position in seen.tolist()]
+            result[:, number] = np.array(values, dtype=np.float64)[where.reshape(-1)]
+    return result
+
+
+def _adjusted(form: Affine, scale: Fraction, offset: Fraction, size: int) -> Affine | None:
+    """The affine form after scale·value + offset, when it can be worked out with a single rounding."""
+    step = Fraction(form.step, form.denominator) * scale
+    first = Fraction(form.offset, form.denominator) * scale + offset
+    common = math.lcm(step.denominator, first.denominator)
+    found = Affine(int(first * common), int(step * common), common)
+    ends = (found.offset, found.offset + found.step * (size - 1), found.step * size, common)
+    return found if all(abs(end) <= EXACT for end in ends) else None
 
 
 def _exact_form(feature: Feature) -> Affine | None:

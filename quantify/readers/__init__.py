@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pkgutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from quantify.errors import InputError
-from quantify.ir.model import Model
+from quantify.ir.model import Decision, Model, Predict
+from quantify.ir.network import Network, RequantiseLayer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Reader(Protocol):
@@ -69,7 +75,29 @@ def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
     if chosen is None:
         known = "; ".join(f"{reader.name} ({', '.join(reader.suffixes)})" for reader in readers)
         raise InputError(f"{path}: not a model file that quantify knows", f"it reads {known}")
-    return chosen.read(path, data, hashlib.sha256(data).hexdigest(), trust_pickle=trust_pickle)
+    return _completed(chosen.read(path, data, hashlib.sha256(data).hexdigest(), trust_pickle=trust_pickle))
+
+
+def _completed(model: Model) -> Model:
+    """Networks in floating point get what every format has alike: other decisions, and the error bound."""
+    network = model.structure
+    if not isinstance(network, Network) or any(isinstance(layer, RequantiseLayer) for layer in network.layers):
+        return model
+    from quantify.readers import float_error, float_network
+
+    def predict_by(decision: Decision) -> Predict:
+        return model.predict if decision == "argmax" else float_network.predictor(network, decision)
+
+    def ambiguous(
+        inputs: NDArray[np.float64], input_error: NDArray[np.float64], decision: Decision
+    ) -> NDArray[np.bool_]:
+        return float_error.ambiguous(network, inputs, input_error=input_error, decision=decision)
+
+    return replace(
+        model,
+        predict_by=model.predict_by or predict_by,
+        ambiguous=model.ambiguous or ambiguous,
+    )
 
 
 def _read_bytes(path: Path) -> bytes:
