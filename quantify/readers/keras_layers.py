@@ -280,8 +280,9 @@ def _batch_normalization(builder: Builder, layer: LayerConfig) -> None:
     epsilon = _number(config, "epsilon", default=1e-3)
     with np.errstate(all="ignore"):
         spread = variance + kind(epsilon)
-        # Rounded once from float64: within one unit in the last place of any library's reciprocal square root.
-        inverse = (1 / np.sqrt(spread.astype(np.float64))).astype(builder.dtype) * gamma
+        # One rounded square root and one rounded reciprocal, as in TensorFlow's plain code; its vector code (eight
+        # channels and more) is up to two units in the last place off, differently on each processor.
+        inverse = kind(1) / np.sqrt(spread) * gamma
         offset = beta - mean * inverse
     builder.diagonal(layer, inverse, offset)
 

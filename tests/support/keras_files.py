@@ -169,9 +169,7 @@ def apply(spec: Spec, x: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[
         gamma = weights.pop(0) if config.get("scale", True) else np.ones(channels, "f")
         beta = weights.pop(0) if config.get("center", True) else np.zeros(channels, "f")
         mean, variance = weights
-        inverse = (
-            np.float32(1) * (1 / np.sqrt((variance + np.float32(config["epsilon"])).astype("d"))).astype("f") * gamma
-        )
+        inverse = np.float32(1) / np.sqrt(variance + np.float32(config["epsilon"])) * gamma
         offset = beta - mean * inverse
         return {at: value * _exact(inverse[at[-1]]) + _exact(offset[at[-1]]) for at, value in x.items()}, shape
     if spec.kind == "Normalization":
