@@ -217,8 +217,12 @@ int64_t network_box(network_task *task, const int64_t *low, const int64_t *high)
     return tiles;
 }
 
-/* Points of every tile except, perhaps, the last one of each round of the split feature. */
-int64_t network_tile_points(const network_task *task) { return task->full * task->step; }
+/* Points of the box before a tile. */
+int64_t network_start(const network_task *task, int64_t tile)
+{
+    int64_t round = task->split < 0 ? task->full : task->full * task->width[task->split];
+    return tile / task->chunks * round + tile % task->chunks * task->full * task->step;
+}
 
 /* --- the walk --------------------------------------------------------------------------------------------------- */
 static inline void add_weights(network_task *task, int32_t f, int64_t times)

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quantify.engines import evaluate, logic
+from quantify.engines import enumerate_network, evaluate, logic
 from quantify.engines.bytecode import NotNativeError, Program, compile_predicates
 from quantify.engines.circuit import TooManyGatesError
+from quantify.engines.enumerate_network import Walk
 from quantify.engines.slicing import Sliced, box_of, inside, nodes_children_first, slice_predicates
+from quantify.engines.tallies import Stop, Tally, counts_of, gathered
 from quantify.errors import InputError
 from quantify.ir.count import Count, Estimate, Guarantee
 from quantify.ir.problem import GridCase, GridProblem, GridQuery
 from quantify.resources import Limits, Progress
 
-ISAS = {"": 0, "portable": 1, "avx2": 2, "avx512": 3}
+ISAS = {"": 0, "portable": 1, "avx2": 2, "avx512": 3, "vnni": 3}
 """Instruction sets by the name that QUANTIFY_ISA gives; empty: the best there is."""
 MAX_BITS = 64
 """Inputs beyond 2^64 are left to engines that follow structure."""
@@ -62,14 +62,6 @@ class Plan:
     program: Program | None = None
 
 
-@dataclass
-class Tally:
-    """What has been counted, per query, and how many of `Plan.points` that took."""
-
-    counts: list[int]
-    visited: int = 0
-
-
 class EnumerateEngine:
     """Exact counts by enumeration.
 
@@ -84,12 +76,13 @@ class EnumerateEngine:
     name: ClassVar[str] = "enumerate"
     guarantee: ClassVar[Guarantee] = Guarantee.EXACT
     automatic: ClassVar[bool] = True
+    structures: ClassVar[frozenset[str]] = frozenset({"tree", "network"})
 
     def __init__(self, isa: str = "", bit_slices: bool | None = None, lane_bits: int = LANE_BITS) -> None:
         self.isa = isa
         self.lane_bits = lane_bits
         self.bit_slices = bit_slices
-        self._plans: list[tuple[weakref.ref[GridProblem], GridCase, Plan | str]] = []
+        self._plans: list[tuple[weakref.ref[GridProblem], GridCase, Plan | Walk | str]] = []
 
     def refuses(self, problem: GridProblem, case: GridCase) -> str | None:
         plan = self._plan(problem, case)
@@ -97,6 +90,8 @@ class EnumerateEngine:
 
     def estimate(self, problem: GridProblem, case: GridCase) -> Estimate:
         plan = self._accepted(problem, case)
+        if isinstance(plan, Walk):
+            return enumerate_network.estimate(plan)
         way = f"{len(plan.sliced.gates)} gates in bit slices" if plan.sliced else "one by one"
         return Estimate(1e-4 + plan.work * 1e-9, f"2^{max(0, plan.points - 1).bit_length()} inputs, {way}")
 
@@ -108,18 +103,10 @@ class EnumerateEngine:
         """
         started = time.monotonic()
         plan = self._accepted(problem, case)
+        if isinstance(plan, Walk):
+            return enumerate_network.count(problem, case, plan, self.name, self.isa, limits, progress)
         tally = self._counted(problem, case, plan, limits, progress)
-        seconds = time.monotonic() - started
-        open_points = (plan.points - tally.visited) * plan.factor
-        guarantee = Guarantee.BOUNDS if open_points else Guarantee.EXACT
-        note = f"stopped after {tally.visited} of {plan.points} inputs" if open_points else ""
-        digest = problem.digest(case)
-        return {
-            query.name: Count(
-                found * plan.factor, found * plan.factor + open_points, guarantee, self.name, seconds, digest, note=note
-            )
-            for query, found in zip(case.queries, tally.counts, strict=True)
-        }
+        return counts_of(problem, case, self.name, tally, plan.points, plan.factor, time.monotonic() - started)
 
     def witness(
         self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
@@ -127,6 +114,8 @@ class EnumerateEngine:
         """The first satisfying input in the order of the search; None also when the deadline came first."""
         single = GridCase(case.region, (query,), ())
         plan = self._accepted(problem, single)
+        if isinstance(plan, Walk):
+            return enumerate_network.witness(problem, single, query, self.isa, limits)
         if not plan.points * plan.factor:
             return None
         if plan.sliced is not None:
@@ -141,13 +130,13 @@ class EnumerateEngine:
         return tuple(positions)
 
     # --- planning ---
-    def _accepted(self, problem: GridProblem, case: GridCase) -> Plan:
+    def _accepted(self, problem: GridProblem, case: GridCase) -> Plan | Walk:
         plan = self._plan(problem, case)
         if isinstance(plan, str):
             raise InputError(f"engine enumerate cannot count this: {plan}", "use --engine auto")
         return plan
 
-    def _plan(self, problem: GridProblem, case: GridCase) -> Plan | str:
+    def _plan(self, problem: GridProblem, case: GridCase) -> Plan | Walk | str:
         """The plan, or the reason for a refusal; the last few are remembered."""
         for known, of_case, plan in self._plans:
             if known() is problem and of_case is case:
@@ -156,9 +145,14 @@ class EnumerateEngine:
         self._plans = [*self._plans[-3:], (weakref.ref(problem), case, plan)]
         return plan
 
-    def _made_plan(self, problem: GridProblem, case: GridCase) -> Plan | str:
+    def _made_plan(self, problem: GridProblem, case: GridCase) -> Plan | Walk | str:
         if problem.measure.kind != "uniform":
             return "it counts points, not weights"
+        if problem.network is not None:
+            try:
+                return enumerate_network.planned(problem, problem.network, case)
+            except NotNativeError as error:
+                return str(error)
         box = box_of(case.region)
         widths = [max(0, high - low) for low, high in zip(box.low, box.high, strict=True)]
         if 0 in widths:
@@ -210,12 +204,12 @@ class EnumerateEngine:
             return Tally([0] * len(case.queries))
         if plan.sliced is None:
             scalar = _Scalar(problem, case, plan)
-            return _gathered(scalar.pieces(), plan.points, len(case.queries), limits, progress)
+            return gathered(scalar.pieces(), plan.points, len(case.queries), limits, progress)
         sliced = plan.sliced
         prefix_bits = 8 if plan.work > SPLIT_NANOSECONDS else 0
 
-        def piece(prefix: int) -> Callable[[_Stop], Tally]:
-            def run(stop: _Stop) -> Tally:
+        def piece(prefix: int) -> Callable[[Stop], Tally]:
+            def run(stop: Stop) -> Tally:
                 with self._task(sliced, prefix_bits, prefix) as task:
                     while task.run() == MORE and not stop():
                         pass
@@ -224,7 +218,7 @@ class EnumerateEngine:
             return run
 
         pieces = [piece(prefix) for prefix in range(1 << prefix_bits)]
-        return _gathered(pieces, plan.points, len(case.queries), limits, progress)
+        return gathered(pieces, plan.points, len(case.queries), limits, progress)
 
     def _sliced_witness(self, sliced: Sliced, limits: Limits) -> dict[int, int] | None:
         with self._task(sliced) as task:
@@ -240,39 +234,6 @@ def _scalar_plan(problem: GridProblem, case: GridCase, features: tuple[int, ...]
     evaluate.prepared(problem)
     work = points * STEP_NANOSECONDS * (20 + len(program.steps) / 2)
     return Plan(features, points, factor, work, program=program)
-
-
-_Stop = Callable[[], bool]
-
-
-def _gathered(
-    pieces: Sequence[Callable[[_Stop], Tally]], points: int, queries: int, limits: Limits, progress: Progress
-) -> Tally:
-    """The sum over independent pieces of work, run by `limits.jobs` threads until the deadline."""
-    total = Tally([0] * queries)
-    interrupted = threading.Event()
-
-    def stop() -> bool:
-        return interrupted.is_set() or limits.expired()
-
-    def add(part: Tally) -> None:
-        total.counts = [a + b for a, b in zip(total.counts, part.counts, strict=True)]
-        total.visited += part.visited
-        progress.update("enumerating", total.visited, points)
-
-    if limits.jobs <= 1 or len(pieces) == 1:
-        for piece in pieces:
-            add(piece(stop))
-            if stop():
-                break
-        return total
-    with ThreadPoolExecutor(limits.jobs) as pool:
-        try:
-            for part in pool.map(lambda piece: Tally([0] * queries) if stop() else piece(stop), pieces):
-                add(part)
-        finally:
-            interrupted.set()
-    return total
 
 
 def _features_that_matter(problem: GridProblem, case: GridCase) -> tuple[int, ...]:
@@ -367,11 +328,11 @@ class _Scalar:
         self._outputs = len(case.queries)
         self._chunk = max(1, int(CALL_NANOSECONDS * plan.points / max(plan.work, 1.0)))
 
-    def pieces(self) -> list[Callable[[_Stop], Tally]]:
+    def pieces(self) -> list[Callable[[Stop], Tally]]:
         """Independent runs of successive points, each about as long as one native call may take, or 256 longer ones."""
         length = max(self._chunk, -(-self._plan.points // 256))
 
-        def piece(start: int) -> Callable[[_Stop], Tally]:
+        def piece(start: int) -> Callable[[Stop], Tally]:
             return lambda stop: self._run(start, min(length, self._plan.points - start), stop)
 
         return [piece(start) for start in range(0, self._plan.points, length)]
@@ -389,7 +350,7 @@ class _Scalar:
                 return None
         return None
 
-    def _run(self, start: int, points: int, stop: _Stop) -> Tally:
+    def _run(self, start: int, points: int, stop: Stop) -> Tally:
         counts = np.zeros(self._outputs, np.uint64)
         positions = self._positions(start)
         done = 0

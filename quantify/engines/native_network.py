@@ -50,6 +50,8 @@ class NativeNetwork:
     """A `network_shape *`."""
     outputs: int
     """Scores of a row; 0 when only their difference is computed."""
+    labels: int
+    """Classes that are counted."""
     fused: bool
     operations: float
     """Multiplications of 32 bits a point that layers after the first take, roughly."""
@@ -168,13 +170,14 @@ class _Lowering:
         if self.walk:
             matrix = np.ascontiguousarray(layers[0].rows.to_dense().T.astype(np.int64))
             first = self._pointer("int64_t[]", matrix)
+        labels = max(self.labels, 2 if difference else _outputs(layers[-1]))
         shape = self.ffi.new(
             "network_shape *",
             {
                 "layers": native,
                 "count": len(layers),
                 "inputs": self.network.inputs,
-                "labels": max(self.labels, 2 if difference else _outputs(layers[-1])),
+                "labels": labels,
                 "difference": difference,
                 "pairs": pairs,
                 "fused": fused,
@@ -185,6 +188,7 @@ class _Lowering:
         return NativeNetwork(
             shape,
             0 if difference else _outputs(layers[-1]),
+            labels,
             fused,
             operations,
             layers[0].rows.outputs,

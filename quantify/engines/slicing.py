@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quantify.engines.circuit import FALSE, NATIVE_FALSE, TRUE, Circuit
+from quantify.engines.circuit import FALSE, NATIVE_FALSE, TRUE, Circuit, TooManyGatesError
 from quantify.ir.predicate import (
     AllOf,
     Always,
@@ -27,6 +27,7 @@ from quantify.ir.predicate import (
     Negation,
     Plus,
     Predicate,
+    Score,
     Sign,
     Times,
     Within,
@@ -237,6 +238,8 @@ class _Lowering:
                 return result
             case CountOf(truths):
                 return self._sum([Number(0, (self.truth(argument),), 1) for argument in truths])
+            case Score():
+                raise TooManyGatesError("scores of a network have no circuit")
 
     def _position(self, feature: int) -> Number:
         return Number(self.low[feature], self.bits[feature], self.widths[feature] - 1)
