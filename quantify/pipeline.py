@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,13 +16,14 @@ import numpy as np
 
 from quantify import discretise, properties, readers
 from quantify import engines as engine_room
-from quantify.errors import ContradictionError, InputError, UndecidedError
+from quantify.engines.choice import choose_engine, refusal
+from quantify.errors import ContradictionError, InputError, MissingToolError, UndecidedError
 from quantify.evidence import bundle, crosscheck, rates
 from quantify.evidence.totals import region_total
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Witness
 from quantify.ir.model import Tree
-from quantify.ir.network import Network
+from quantify.ir.network import LinearLayer, Network
 from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
 from quantify.resources import Limits, Progress
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 FAILURES = {"violated", "fragile", "fp", "fn"}
 TOLD_TOO = {"gap", "overlap"}
 """Queries of learnability that become checks instead of counts."""
-SIMPLEST_FIRST = ("boxes", "enumerate", "bdd")
 CROSS_CHECK_SAMPLES = 200_000
 CROSS_CHECK_SECONDS = 120.0
 """What the second ways of one case may take when the user set no time limit."""
@@ -52,6 +52,8 @@ class Options:
     confidence: Fraction = Fraction(95, 100)
     epsilon: Fraction = Fraction(4, 5)
     delta: Fraction = Fraction(1, 5)
+    gap: Fraction | None = None
+    """Open share of the region at which bounds are good enough; None: count to the end."""
     bundle_directory: Path = Path(".quantify")
 
 
@@ -81,8 +83,22 @@ def prepare(model_path: Path, property_path: Path, options: Options, progress: P
     checks = discretise.check_fidelity(
         problem, grid, lambda positions: engine_room.evaluate.labels(grid, positions), seed=options.limits.seed
     )
+    if options.cross_check and problem.model.library_predict is not None:
+        progress.update("asking the library itself")
+        checks = (*checks, _ask_library(problem, options))
     notes = tuple(Check("note", "ok", note) for note in problem.notes)
     return Prepared(problem, grid, checks + notes)
+
+
+def _ask_library(problem: Problem, options: Options) -> Check:
+    """The library that the model comes from, where predict is an evaluator of ours; skipped when not installed."""
+    assert problem.model.library_predict is not None
+    decision = "argmax" if problem.network is None else problem.network.decision
+    try:
+        library = problem.model.library_predict(decision)
+    except MissingToolError as error:
+        return Check("library", "skipped", f"{error.message}: {error.hint}")
+    return discretise.check_library(problem, library, seed=options.limits.seed)
 
 
 def count(model_path: Path, property_path: Path, options: Options, progress: Progress) -> Evidence:
@@ -117,11 +133,9 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
     progress.update("counting", len(problem.cases), len(problem.cases))
     if interrupted:
         checks.append(Check("interrupted", "warning", "stopped by the user; unfinished counts are bounds"))
-    decided = all(
-        c.lower == c.upper or c.guarantee not in (Guarantee.BOUNDS,) for case in cases for c in case.counts.values()
-    )
+    decided = all(_is_decided(c, case.total, chosen, options) for case in cases for c in case.counts.values())
     return Evidence(
-        model=_describe_model(problem),
+        model={**_describe_model(problem), **_arithmetic(grid)},
         property={
             "name": problem.name,
             "kind": problem.kind,
@@ -144,6 +158,17 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
     )
 
 
+def _is_decided(found: Count, total: int, known: Mapping[str, Engine], options: Options) -> bool:
+    """Whether no limit cut this count short: bounds are an answer when they are as good as was asked for."""
+    if found.lower == found.upper or found.guarantee is not Guarantee.BOUNDS:
+        return True
+    if options.gap is not None:
+        return found.upper - found.lower <= options.gap * total
+    engine = known.get(found.engine)
+    bounds_only = engine is not None and engine.guarantee is Guarantee.BOUNDS
+    return bounds_only and not options.limits.expired()
+
+
 def available_engines(options: Options) -> dict[str, Engine]:
     """Every discovered engine by name, with sampling and the CBMC path configured as the options say.
 
@@ -151,6 +176,8 @@ def available_engines(options: Options) -> dict[str, Engine]:
     """
     found = dict(engine_room.discover())
     found["sample"] = engine_room.sample.SampleEngine(samples=options.samples, confidence=options.confidence)
+    if options.gap is not None:
+        found["branch"] = engine_room.branch.BranchEngine(gap=options.gap)
     if options.engine == "cnf" or options.cross_check:
         found["cnf"] = _cnf_engine(options)
     return found
@@ -159,53 +186,6 @@ def available_engines(options: Options) -> dict[str, Engine]:
 def unknown_engine(name: str, known: Mapping[str, object]) -> InputError:
     """The error for an engine name that is not there."""
     return InputError(f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted({*known, 'cnf'}))}")
-
-
-def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine], wanted: str) -> tuple[Engine, str]:
-    """The engine that will count the case, and why.
-
-    Raises:
-        InputError: The wanted engine, or every engine, refuses the case.
-    """
-    if wanted != "auto":
-        reason = known[wanted].refuses(grid, case)
-        if reason is not None:
-            raise InputError(f"engine {wanted} cannot count this: {reason}", "use --engine auto")
-        return known[wanted], "chosen by the user"
-    offers, refusals = _offers(grid, case, (engine for engine in known.values() if engine.automatic))
-    if not offers:
-        # An engine that is too slow to be chosen may still do for a small case that the others refuse.
-        slow = (engine for engine in known.values() if not engine.automatic and engine.guarantee is Guarantee.EXACT)
-        offers, _ = _offers(grid, case, slow)
-    if not offers:
-        raise InputError(
-            "no exact engine can count this (" + "; ".join(refusals) + ")",
-            "try --engine cnf, or --engine sample for a sampled answer",
-        )
-    seconds, name, reason = min(offers, key=_preference)
-    others = ", ".join(f"{n} ~{s:.2g} s" for s, n, _ in sorted(offers) if n != name)
-    return known[name], f"{name}: {reason}, ~{seconds:.2g} s" + (f" ({others})" if others else "")
-
-
-def _preference(offer: tuple[float, str, str]) -> tuple[float, int]:
-    """Cheapest first; below a millisecond all are equal, and the one whose reasoning is simplest is taken."""
-    seconds, name, _ = offer
-    return max(seconds, 1e-3), SIMPLEST_FIRST.index(name) if name in SIMPLEST_FIRST else len(SIMPLEST_FIRST)
-
-
-def _offers(
-    grid: GridProblem, case: GridCase, candidates: Iterable[Engine]
-) -> tuple[list[tuple[float, str, str]], list[str]]:
-    """(seconds, name, reason) of the engines that would count the case, and why the others would not."""
-    offers, refusals = [], []
-    for engine in candidates:
-        reason = engine.refuses(grid, case)
-        if reason is None:
-            estimate = engine.estimate(grid, case)
-            offers.append((estimate.seconds, engine.name, estimate.reason))
-        else:
-            refusals.append(f"{engine.name}: {reason}")
-    return offers, refusals
 
 
 def unfinished(problem: Problem, grid: GridProblem, case: Case, grid_case: GridCase) -> CaseEvidence:
@@ -342,11 +322,11 @@ def _second_ways(
         for name, engine in known.items()
         if name not in ("cnf", first.name)
         and engine.guarantee is Guarantee.EXACT
-        and engine.refuses(grid, case) is None
+        and refusal(engine, grid, case) is None
     )
     if others and others[0][0] < remaining:
         ways.append(known[others[0][1]])
-    if first.name != "cnf" and known["cnf"].refuses(grid, case) is None:
+    if first.name != "cnf" and refusal(known["cnf"], grid, case) is None:
         ways.append(known["cnf"])
     return ways
 
@@ -389,8 +369,8 @@ def _witnesses(
 def _find_witness(
     grid: GridProblem, case: GridCase, query: GridQuery, known: Mapping[str, Engine], first: Engine, limits: Limits
 ) -> tuple[int, ...] | None:
-    for engine in (first, known.get("boxes")):
-        if engine is not None and engine.refuses(grid, case) is None:
+    for engine in (first, known.get("boxes"), known.get("branch")):
+        if engine is not None and refusal(engine, grid, case) is None:
             with contextlib.suppress(UndecidedError):
                 found = engine.witness(grid, case, query, limits)
                 if found is not None:
@@ -406,9 +386,14 @@ def _replayed(prepared: Prepared, case: GridCase, query: GridQuery, positions: t
     """
     problem, grid = prepared.problem, prepared.grid
     point = np.array([positions], dtype=np.int64)
-    label = int(problem.model.predict(discretise.to_inputs(problem, point))[0])
+    inputs = discretise.to_inputs(problem, point)
+    label = int(problem.model.predict(inputs)[0])
     claimed = int(engine_room.evaluate.labels(grid, point)[0])
-    if label != claimed or not bool(engine_room.evaluate.truths(grid, case, query, point)[0]):
+    holds = bool(engine_room.evaluate.truths(grid, case, query, point)[0])
+    if holds and label != claimed and discretise.may_differ(problem, grid, point):
+        told = f"{problem.model.classes[claimed]} (the model itself: {problem.model.classes[label]})"
+        return Witness(query.name, problem.domain.shown(positions), told)
+    if label != claimed or not holds:
         raise ContradictionError(
             f"a witness for {query.name} does not replay: {problem.domain.shown(positions)} "
             f"gets {problem.model.classes[label]!r} from the model",
@@ -513,7 +498,19 @@ def _describe_model(problem: Problem) -> dict[str, object]:
 def _size(structure: Tree | Network) -> dict[str, object]:
     if isinstance(structure, Tree):
         return {"leaves": structure.leaves}
-    return {"layers": len(structure.layers)}
+    weights = sum(len(layer.rows.columns) for layer in structure.layers if isinstance(layer, LinearLayer))
+    return {"layers": len(structure.layers), "weights": weights}
+
+
+def _arithmetic(grid: GridProblem) -> dict[str, object]:
+    """How a network was made integer; nothing for trees."""
+    network = grid.network
+    if network is None:
+        return {}
+    return {
+        "arithmetic": "exact" if network.exact else "quantised",
+        "bits": max((layer.bits for layer in network.layers), default=0),
+    }
 
 
 def _cnf_engine(options: Options) -> CnfEngine:

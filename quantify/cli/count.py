@@ -21,7 +21,7 @@ from quantify.cli.options import FILE, UNIT, counter_options, limit_options, lim
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="auto, boxes, enumerate, bdd, reference, cnf or sample.",
+    help="auto, boxes, enumerate, bdd, branch, margins, reference, cnf or sample.",
 )
 @click.option(
     "--counter",
@@ -32,6 +32,12 @@ from quantify.cli.options import FILE, UNIT, counter_options, limit_options, lim
 )
 @click.option(
     "--cross-check", is_flag=True, help="Count again by independent ways, and refuse to answer if they disagree."
+)
+@click.option(
+    "--gap",
+    type=UNIT,
+    metavar="SHARE",
+    help="Stop a count by bounds once at most this share of the region is open.",
 )
 @click.option(
     "--samples",
@@ -64,6 +70,7 @@ def command(
     engine: str,
     counter: str,
     cross_check: bool,
+    gap: Fraction | None,
     samples: int,
     confidence: Fraction,
     epsilon: Fraction,
@@ -79,7 +86,8 @@ def command(
 ) -> int:
     """Count the inputs of MODEL that satisfy a property.
 
-    MODEL is a scikit-learn DecisionTreeClassifier saved with pickle, joblib or skops.
+    MODEL is a scikit-learn DecisionTreeClassifier saved with pickle, joblib or skops, or a network in a .keras, .h5,
+    .nnet, .onnx or full-integer .tflite file.
     Ctrl-C stops the count and reports the bounds known so far.
     """
     limits = limits_from(timeout, memory, seed, jobs)
@@ -97,6 +105,7 @@ def command(
         confidence=confidence,
         epsilon=epsilon,
         delta=delta,
+        gap=gap,
     )
     with output.progress(quiet) as shown:
         evidence = pipeline.count(model, property_file, options, shown)

@@ -39,6 +39,7 @@ class CnfEngine:
     guarantee: ClassVar[Guarantee] = Guarantee.PROB_EXACT
     """With the default counter; every count says its own."""
     automatic: ClassVar[bool] = False
+    structures: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def __init__(
         self, counter: str = "ganak", epsilon: Fraction = Fraction(4, 5), delta: Fraction = Fraction(1, 5)

@@ -27,7 +27,7 @@ Points = NDArray[np.int64]
 
 WHOLE = 2**20
 """Domains of at most this many inputs are compared in full."""
-CELLS = 2**21
+CELLS = 2**16
 """Matrix cells of one chunk."""
 WORK = 4 * 10**9
 """Weights times inputs that the comparison may cost; large networks are compared on fewer draws."""
@@ -91,6 +91,19 @@ def check_library(problem: Problem, library: Predict, *, seed: int, samples: int
     detail = f"{compared} inputs: {different} labels differ, within float rounding" if different else ""
     detail = detail or f"{compared} inputs: all labels agree with the library itself"
     return Check("library", "measured" if different else "ok", detail)
+
+
+def may_differ(problem: Problem, grid: GridProblem, points: Points) -> bool:
+    """Whether rounding or quantisation may give one of the points another label in the library."""
+    if grid.network is None:
+        return False
+    if not grid.network.exact:
+        return True
+    if problem.model.ambiguous is None:
+        return False
+    inputs = to_inputs(problem, points)
+    decision = (problem.network or NetworkOptions()).decision
+    return bool(problem.model.ambiguous(inputs, input_error(problem, inputs), decision).any())
 
 
 # --- where to compare ----------------------------------------------------------------------------------------------

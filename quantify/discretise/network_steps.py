@@ -1,4 +1,4 @@
-"""A stored Network in, the steps of both lowerings out: exact linear maps, merged where that is cheaper, and functions."""
+"""A stored Network in, the steps of both lowerings out: exact linear maps, merged where cheaper, and functions."""
 
 from __future__ import annotations
 

@@ -60,6 +60,7 @@ class BddEngine:
     name: ClassVar[str] = "bdd"
     guarantee: ClassVar[Guarantee] = Guarantee.EXACT
     automatic: ClassVar[bool] = True
+    structures: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def refuses(self, problem: GridProblem, case: GridCase) -> str | None:
         if not is_installed():

@@ -82,6 +82,7 @@ class BoxesEngine:
     name: ClassVar[str] = "boxes"
     guarantee: ClassVar[Guarantee] = Guarantee.EXACT
     automatic: ClassVar[bool] = True
+    structures: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def __init__(self, native: bool = True) -> None:
         self._use_native = native

@@ -68,6 +68,7 @@ class BranchEngine:
     name: ClassVar[str] = "branch"
     guarantee: ClassVar[Guarantee] = Guarantee.EXACT
     automatic: ClassVar[bool] = True
+    structures: ClassVar[frozenset[str]] = frozenset({"network"})
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from quantify.engines.logic import holds, label_of
+from quantify.ir import network_eval
 from quantify.ir.count import Count, Estimate, Guarantee
 from quantify.ir.problem import Box, GridCase, GridProblem, GridQuery, Region
 from quantify.resources import Limits, Progress
@@ -26,6 +27,8 @@ class ReferenceEngine:
     name: ClassVar[str] = "reference"
     guarantee: ClassVar[Guarantee] = Guarantee.EXACT
     automatic: ClassVar[bool] = False
+    structures: ClassVar[frozenset[str]] = frozenset({"tree", "network"})
+    structures: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def refuses(self, problem: GridProblem, case: GridCase) -> str | None:
         """Regions whose box has more than 2^20 points."""
@@ -37,7 +40,10 @@ class ReferenceEngine:
     def estimate(self, problem: GridProblem, case: GridCase) -> Estimate:
         """A fixed time for each point and query."""
         points = enclosing_box(case.region).size
-        return Estimate(points * (1 + len(case.queries)) * SECONDS_A_POINT, f"{points} points, one by one in Python")
+        steps = 1 + len(case.queries)
+        if problem.network is not None:
+            steps += sum(len(layer.rows.values) + len(layer.bias) for layer in problem.network.layers) // 20
+        return Estimate(points * steps * SECONDS_A_POINT, f"{points} points, one by one in Python")
 
     def count(self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress) -> Mapping[str, Count]:
         """One pass over the points, every query asked at each; on the deadline, bounds from what is left to see."""
@@ -56,9 +62,9 @@ class ReferenceEngine:
             unseen -= weight
             if not contains(case.region, point):
                 continue
-            label = label_of(problem.tree, point)
+            label, scores = answer(problem, point)
             for query in case.queries:
-                if holds(query.predicate, point, label):
+                if holds(query.predicate, point, label, scores):
                     counted[query.name] += weight
         slack = 0 if complete else unseen
         guarantee = Guarantee.EXACT if complete else Guarantee.BOUNDS
@@ -74,9 +80,17 @@ class ReferenceEngine:
                 return None
             if not contains(case.region, point) or weight_of(problem, point) == 0:
                 continue
-            if holds(query.predicate, point, label_of(problem.tree, point)):
+            if holds(query.predicate, point, *answer(problem, point)):
                 return point
         return None
+
+
+def answer(problem: GridProblem, point: tuple[int, ...]) -> tuple[int, list[int]]:
+    """Class index of a point and, of a network, its scores; in plain Python."""
+    if problem.network is None:
+        return label_of(problem.tree, point), []
+    scores = network_eval.point_scores(problem.network, point)
+    return scores.index(max(scores)), scores
 
 
 def enclosing_box(region: Region) -> Box:

@@ -68,6 +68,8 @@ class Engine(Protocol):
     """Of a count that was not cut short."""
     automatic: ClassVar[bool]
     """Whether `auto` may choose it."""
+    structures: ClassVar[frozenset[str]]
+    """Kinds of model it counts on: "tree", "network"; other engines' methods are not called."""
 
     def refuses(self, problem: GridProblem, case: GridCase) -> str | None:
         """Why this engine cannot count the case, or None; cheap."""
