@@ -75,6 +75,10 @@ class LinearLayer:
     """Exact positive divisors (average pooling); None for 1 everywhere."""
     origin: str = ""
     """Name and kind in the file, for messages."""
+    derived: NDArray[np.generic] | None = None
+    """Constants made from others (batch normalisation): the size of what each bias was rounded from; None otherwise.
+
+    Libraries make such constants in different ways, a few roundings apart."""
 
 
 @dataclass(frozen=True)

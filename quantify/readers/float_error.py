@@ -17,8 +17,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from quantify.ir.model import Decision
 from quantify.ir.network import ActivationLayer, Layer, LinearLayer, MaxPoolLayer, Network
-from quantify.readers.float_network import Decision, Product, activated, chunks, gathered, prepared
+from quantify.readers.float_network import Product, activated, chunks, gathered, prepared
 
 Matrix = NDArray[np.float64]
 
@@ -29,6 +30,11 @@ LARGEST = {"float32": float(np.finfo(np.float32).max), "float64": float(np.finfo
 LOWEST = {"float32": -126, "float64": -1000}
 """Multiples of two to this power are never denormal."""
 BITS = {"float32": 24, "float64": 53}
+DERIVED_UNITS = 16.0
+"""How far apart two ways of normalising a batch may be, in units u of |weight·x| + `LinearLayer.derived`.
+
+A reciprocal square root within two units in the last place (4 u), the product with γ, ours (4 u), and x − mean or
+β − mean·γ/√variance with their products and sums (at most 7 u)."""
 EXP_UNITS = 6.0
 """Relative error, in units u, granted to an exponential: three units in the last place (libraries state 1 to 2.5)."""
 TINY = 2.0**-1000
@@ -175,6 +181,9 @@ def _linear(dtype: str, layer: LinearLayer, matrices: _Magnitudes, state: _State
     centre = matrices.signed(state.centre) + bias
     real_error = _up(matrices.absolute(state.real_error) + _gamma(2.0**-53, terms) * total, terms) + TINY
     rounding = _gamma(unit, terms) * total + 4 * terms * smallest
+    if layer.derived is not None:
+        made = DERIVED_UNITS * unit * _up(total + np.abs(layer.derived.astype(np.float64)), terms)
+        rounding = rounding + made
     if matrices.denormal:
         rounding = rounding + 4 * smallest * size.sum(axis=1, keepdims=True)
     lost = np.logical_not(~state.lost & ((total <= largest / 4) & np.isfinite(rounding)).all(axis=1))
@@ -183,7 +192,7 @@ def _linear(dtype: str, layer: LinearLayer, matrices: _Magnitudes, state: _State
     quantum = np.where(
         state.quantum == NO_QUANTUM, NO_QUANTUM, np.minimum(state.quantum + matrices.weight_bits, matrices.bias_bits)
     )
-    whole = (quantum >= LOWEST[dtype]) & (quantum < 900)
+    whole = (quantum >= LOWEST[dtype]) & (quantum < 900) & (layer.derived is None)
     ceiling = np.ldexp(1.0, np.where(whole, np.minimum(quantum + BITS[dtype], 1000), -1074))
     unrounded = whole[:, None] & (total <= ceiling[:, None])
     real_error = np.where(unrounded, 0.0, real_error)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quantify.ir.model import Predict
+from quantify.ir.model import Decision, Predict
 from quantify.ir.network import ActivationLayer, Layer, LinearLayer, MaxPoolLayer, Network, RequantiseLayer, Rows
 
-Decision = Literal["argmax", "argmin"]
 Floats = NDArray[np.floating[Any]]
 F = TypeVar("F", bound=np.floating[Any])
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quantify.errors import InputError, MissingToolError
-from quantify.ir.model import Model, Predict
+from quantify.ir.model import Decision, Model, Predict
 from quantify.ir.network import Network
 from quantify.readers.float_network import at_least, predictor
 from quantify.readers.hdf5_file import MAGIC, Hdf5File, open_hdf5
@@ -61,6 +61,7 @@ class KerasReader:
             predict=predictor(network),
             accepts_missing=False,
             library=f"quantify's own {network.dtype} evaluation (file saved by Keras {version})",
+            library_predict=lambda decision: library_predict(path, network, decision),
         )
 
 
@@ -233,7 +234,7 @@ def _dtype(chain: Architecture) -> Literal["float32", "float64"]:
 
 
 # --- the library itself ------------------------------------------------------------------------------------------
-def library_predict(path: Path, network: Network) -> Predict:
+def library_predict(path: Path, network: Network, decision: Decision = "argmax") -> Predict:
     """Keras's own prediction with the model in `path`, for cross-checks; `network` is what was read from it.
 
     Raises:
@@ -248,7 +249,8 @@ def library_predict(path: Path, network: Network) -> Predict:
         found = np.asarray(model.predict(given, verbose=0, batch_size=4096)).reshape(len(inputs), -1)
         if network.head == "sigmoid":
             return at_least(found[:, 0], network).astype(np.int64)
-        return np.asarray(found.argmax(axis=1), np.int64)
+        best = found.argmax(axis=1) if decision == "argmax" else found.argmin(axis=1)
+        return np.asarray(best, np.int64)
 
     predict.__doc__ = f"Keras {version}"
     return predict

@@ -87,16 +87,21 @@ class Builder:
 
     def linear(self, layer: LayerConfig, rows: Rows, bias: Array, shape: tuple[int, ...]) -> None:
         """One linear layer, of finite constants."""
-        for constants in (rows.values, bias):
-            if not np.isfinite(constants.astype(np.float64)).all():
+        for constants in (rows.values.astype(self.dtype, copy=False), bias):
+            if not np.isfinite(constants).all():
                 raise InputError("has weights that are infinite or no numbers", "train the model again")
         self.append(LinearLayer(rows, bias, origin=str(layer)))
         self.shape = shape
 
     def diagonal(
-        self, layer: LayerConfig, factor: Array, offset: Array, divisor: NDArray[np.int64] | None = None
+        self,
+        layer: LayerConfig,
+        factor: Array,
+        offset: Array,
+        divisor: NDArray[np.int64] | None = None,
+        derived: Array | None = None,
     ) -> None:
-        """(x·factor + offset)/divisor, elementwise; all three are broadcast over the input shape."""
+        """(x·factor + offset)/divisor elementwise, all broadcast over the input shape; `derived` as in LinearLayer."""
         shape = self.known()
         size = math.prod(shape)
 
@@ -109,7 +114,8 @@ class Builder:
         present = values != 0
         start = np.concatenate([np.zeros(1, np.int64), present.cumsum(dtype=np.int64)])
         rows = Rows(size, start, np.flatnonzero(present).astype(np.int64), values[present])
-        self.append(LinearLayer(rows, bias, None if divisor is None else spread(divisor), origin=str(layer)))
+        by, size_of = (None if part is None else spread(part) for part in (divisor, derived))
+        self.append(LinearLayer(rows, bias, by, str(layer), size_of))
 
     def arrays(self, layer: LayerConfig, shapes: Sequence[Wanted]) -> list[Array]:
         """The layer's weights in the network's type."""
@@ -119,7 +125,8 @@ class Builder:
                 raise InputError(f"has weights of type {array.dtype}", "quantify reads float32 and float64 weights")
             if array.dtype.itemsize > np.dtype(self.dtype).itemsize:
                 raise InputError(f"has {array.dtype} weights and computes in {self.dtype}", "save it in one type")
-        return [array.astype(self.dtype) for array in found]
+        with np.errstate(invalid="ignore"):  # signalling NaNs are refused later, with all others
+            return [array.astype(self.dtype) for array in found]
 
 
 # --- values from the configuration -------------------------------------------------------------------------------
@@ -284,7 +291,8 @@ def _batch_normalization(builder: Builder, layer: LayerConfig) -> None:
         # channels and more) is up to two units in the last place off, differently on each processor.
         inverse = kind(1) / np.sqrt(spread) * gamma
         offset = beta - mean * inverse
-    builder.diagonal(layer, inverse, offset)
+        derived = np.abs(beta) + np.abs(mean * inverse)
+    builder.diagonal(layer, inverse, offset, derived=derived)
 
 
 def _normalization(builder: Builder, layer: LayerConfig) -> None:

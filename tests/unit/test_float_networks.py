@@ -132,6 +132,28 @@ def test_every_order_of_summation_is_within_the_bound(seed: int, dtype: Dtype) -
             assert labels(network, inputs[at : at + 1])[0] == real.index(max(real))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_other_ways_of_normalising_a_batch_are_within_the_bound(seed: int) -> None:
+    rng, one = np.random.default_rng(seed), np.float32(1)
+    gamma, beta, mean = (rng.normal(size=5).astype("f") for _ in range(3))
+    mean = mean * np.float32(10.0 ** rng.integers(0, 4))
+    variance = rng.uniform(1e-3, 9, 5).astype("f")
+    inverse = one / np.sqrt(variance) * gamma
+    offset = beta - mean * inverse
+    sizes = np.abs(beta) + np.abs(mean * inverse)
+    diagonal = Rows.dense(np.diag(inverse))
+    network = Network(5, (LinearLayer(diagonal, offset, derived=sizes),), 5, "float32")
+    # Inputs close to the mean cancel most.
+    inputs = (mean + rng.normal(size=(50, 5)).astype("f") * 10.0 ** rng.integers(-4, 2, (50, 5))).astype("f")
+    bound = error_bound(network, inputs.astype(float))
+    real = inputs.astype(float) * inverse.astype(float) + offset.astype(float)
+    for units in (-2, 0, 2):
+        root = one / np.sqrt(variance)
+        other = (root + units * np.spacing(root)) * gamma
+        for found in ((inputs - mean) * other + beta, inputs * other + (beta - mean * other)):
+            assert (np.abs(found.astype(float) - real) <= bound * (1 + 1e-9)).all()
+
+
 def test_the_bound_is_of_the_size_of_the_rounding() -> None:
     # One product and a bias: at most the input's, the product's and the sum's rounding, each half a unit.
     network = one_layer([[0.1]], [0.2])
