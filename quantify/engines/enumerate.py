@@ -11,7 +11,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -108,9 +108,7 @@ class EnumerateEngine:
         tally = self._counted(problem, case, plan, limits, progress)
         return counts_of(problem, case, self.name, tally, plan.points, plan.factor, time.monotonic() - started)
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """The first satisfying input in the order of the search; None also when the deadline came first."""
         single = GridCase(case.region, (query,), ())
         plan = self._accepted(problem, single)
@@ -197,9 +195,7 @@ class EnumerateEngine:
         return _Task(sliced, ISAS[name], self.lane_bits, prefix_bits, prefix)
 
     # --- counting ---
-    def _counted(
-        self, problem: GridProblem, case: GridCase, plan: Plan, limits: Limits, progress: Progress
-    ) -> Tally:
+    def _counted(self, problem: GridProblem, case: GridCase, plan: Plan, limits: Limits, progress: Progress) -> Tally:
         if not plan.points * plan.factor:
             return Tally([0] * len(case.queries))
         if plan.sliced is None:
@@ -319,7 +315,7 @@ class _Scalar:
     def __init__(self, problem: GridProblem, case: GridCase, plan: Plan) -> None:
         assert plan.program is not None
         box = box_of(case.region)
-        self._nodes = evaluate.prepared(problem).nodes
+        self._nodes = evaluate.tree_nodes(problem)
         self._program = plan.program
         self._plan = plan
         self._low = np.array(box.low, np.int64)

@@ -6,6 +6,7 @@ more than that, every query's predicate is run on every point.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +155,7 @@ class _Pool:
         def piece(first: int, end: int) -> Callable[[Stop], Tally]:
             return lambda stop: self._run(first, end, stop)
 
-        return [piece(first, end) for first, end in zip(ends, ends[1:], strict=False)]
+        return [piece(first, end) for first, end in itertools.pairwise(ends)]
 
     def witness(self, limits: Limits) -> tuple[int, ...] | None:
         """The first point that satisfies the only query."""
@@ -253,4 +254,3 @@ def _point_nanoseconds(native: NativeNetwork, program: Program | None) -> float:
     else:
         each = POINT_NANOSECONDS + (native.operations + native.units) * OPERATION_NANOSECONDS
     return each + (PREDICATE_NANOSECONDS + len(program.steps) * STEP_NANOSECONDS if program is not None else 0.0)
-

@@ -161,7 +161,8 @@ class _Lowering:
             self._fill(native[k], layer, self.wide[k], stored[k], out)
             if k:
                 weights = len(layer.rows.values) if layer.members is None else layer.members.size
-                operations += weights * (0.5 if stored[k] == PAIRS else 8.0 if self.wide[k] else 1.0) + native[k].outputs
+                each = 0.5 if stored[k] == PAIRS else 8.0 if self.wide[k] else 1.0
+                operations += weights * each + native[k].outputs
         pairs = self._starts_in_pairs(stored)
         fused = pairs and len(layers) == 2 and difference and stored[1] == PAIRS
         if fused:

@@ -28,7 +28,6 @@ class ReferenceEngine:
     guarantee: ClassVar[Guarantee] = Guarantee.EXACT
     automatic: ClassVar[bool] = False
     structures: ClassVar[frozenset[str]] = frozenset({"tree", "network"})
-    structures: ClassVar[frozenset[str]] = frozenset({"tree"})
 
     def refuses(self, problem: GridProblem, case: GridCase) -> str | None:
         """Regions whose box has more than 2^20 points."""

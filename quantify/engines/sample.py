@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,17 +25,21 @@ from quantify.engines.bytecode import MAX_SIZE, NotNativeError, Program, compile
 from quantify.errors import InputError
 from quantify.ir.count import Count, Estimate, Guarantee
 from quantify.ir.intervals import clopper_pearson, scaled_outward
+from quantify.ir.network import IntNetwork
 from quantify.ir.problem import Ball, Box, GridCase, GridProblem, GridQuery, Region
 from quantify.resources import Limits, Progress
 
 BLOCK = 1 << 16
 """Draws of one native call and one stream of random words."""
+MAX_BLOCK_VALUES = 1 << 22
+"""Positions that a block may hold at once, for networks, which read all of them."""
 FEATURE = np.dtype([("low", "i8"), ("width", "i8"), ("weights", "u8")], align=True)
 MAX_TABLE = 1 << 20
 """Entries of the table of ways for a ball: features times distances."""
 MAX_TABLE_WORK = 1 << 23
 WITNESS_BLOCKS = 64
 NANOSECONDS = 100
+POSITION_NANOSECONDS = 10
 
 
 @dataclass
@@ -86,7 +90,11 @@ class SampleEngine:
         return None
 
     def estimate(self, problem: GridProblem, case: GridCase) -> Estimate:
-        return Estimate(self.samples * NANOSECONDS * 1e-9, f"{self.samples} draws")
+        each = NANOSECONDS
+        if problem.network is not None:
+            weights = sum(len(layer.rows.values) for layer in problem.network.layers)
+            each += POSITION_NANOSECONDS * len(problem.sizes) + weights // 10
+        return Estimate(self.samples * each * 1e-9, f"{self.samples} draws")
 
     def count(self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress) -> Mapping[str, Count]:
         """Every query's interval holds with the engine's confidence by itself, not all of them jointly.
@@ -118,15 +126,14 @@ class SampleEngine:
             )
         return counts
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """The first draw that satisfies the query among some four million, or None."""
         space = _accepted(problem, case)[0]
         if not space.total:
             return None
         for block in range(WITNESS_BLOCKS):
-            positions = _points(space, BLOCK // 8, limits.seed, _stream(problem, case), block)
+            draws = max(1, min(BLOCK // 8, MAX_BLOCK_VALUES // max(1, len(problem.sizes))))
+            positions = _points(space, draws, limits.seed, _stream(problem, case), block)
             hits = np.flatnonzero(evaluate.truths(problem, case, query, positions))
             if len(hits):
                 return tuple(positions[hits[0]].tolist())
@@ -148,18 +155,44 @@ def draw(
     Raises:
         InputError: The region cannot be drawn from, or a predicate does not fit machine words.
     """
-    space, program = _accepted(problem, case)
-    stream = _stream(problem, case)
-    nodes = evaluate.prepared(problem).nodes
-    native_space = _native_space(space)
+    length = BLOCK
+    if problem.network is not None:
+        length = max(1, min(BLOCK, MAX_BLOCK_VALUES // max(1, len(problem.sizes))))
+        hits_of = _network_hits(problem, problem.network, case, seed)
+    else:
+        hits_of = _tree_hits(problem, case, seed)
     hits = np.zeros(len(case.queries), np.uint64)
     made = 0
 
     def run(block: int) -> tuple[int, NDArray[np.uint64]]:
-        found = np.zeros(len(case.queries), np.uint64)
-        size = min(BLOCK, n - block * BLOCK)
+        size = min(length, n - block * length)
         if block and limits.expired():
-            return 0, found
+            return 0, hits
+        return size, hits_of(block, size)
+
+    for size, found in _in_order(run, -(-n // length), limits.jobs):
+        if not size:
+            break
+        made += size
+        hits += found
+        if progress is not None:
+            progress.update("sampling", made, n)
+    return Draws(made, {q.name: count for q, count in zip(case.queries, hits.tolist(), strict=True)})
+
+
+_Hits = Callable[[int, int], NDArray[np.uint64]]
+"""(block, draws) to the draws that satisfy each query."""
+
+
+def _tree_hits(problem: GridProblem, case: GridCase, seed: int) -> _Hits:
+    space, program = _accepted(problem, case)
+    assert program is not None
+    stream = _stream(problem, case)
+    nodes = evaluate.tree_nodes(problem)
+    native_space = _native_space(space)
+
+    def hits_of(block: int, size: int) -> NDArray[np.uint64]:
+        found = np.zeros(len(case.queries), np.uint64)
         failed = evaluate.native().sample_block(
             evaluate.pointer("evaluate_node[]", nodes),
             evaluate.pointer("evaluate_step[]", program.steps),
@@ -176,16 +209,22 @@ def draw(
         )
         if failed:
             raise MemoryError
-        return size, found
+        return found
 
-    for size, found in _in_order(run, -(-n // BLOCK), limits.jobs):
-        if not size:
-            break
-        made += size
-        hits += found
-        if progress is not None:
-            progress.update("sampling", made, n)
-    return Draws(made, {q.name: count for q, count in zip(case.queries, hits.tolist(), strict=True)})
+    return hits_of
+
+
+def _network_hits(problem: GridProblem, network: IntNetwork, case: GridCase, seed: int) -> _Hits:
+    space, _ = _accepted(problem, case)
+    stream = _stream(problem, case)
+    predicates = [query.predicate for query in case.queries]
+
+    def hits_of(block: int, size: int) -> NDArray[np.uint64]:
+        rows = _points(space, size, seed, stream, block)
+        truths = evaluate.network_truths(problem, network, predicates, rows)
+        return np.asarray(truths.sum(axis=0, dtype=np.uint64))
+
+    return hits_of
 
 
 def points(problem: GridProblem, region: Region, n: int, seed: int) -> NDArray[np.int64]:
@@ -217,10 +256,10 @@ def _in_order(run: Any, blocks: int, jobs: int) -> Iterator[tuple[int, NDArray[n
 
 
 # --- what is drawn from --------------------------------------------------------------------------------------------
-_remembered: list[tuple[weakref.ref[GridProblem], GridCase, tuple[_Space, Program]]] = []
+_remembered: list[tuple[weakref.ref[GridProblem], GridCase, tuple[_Space, Program | None]]] = []
 
 
-def _accepted(problem: GridProblem, case: GridCase) -> tuple[_Space, Program]:
+def _accepted(problem: GridProblem, case: GridCase) -> tuple[_Space, Program | None]:
     try:
         return _prepared(problem, case)
     except NotNativeError as error:
@@ -231,14 +270,16 @@ def _refusal(error: NotNativeError) -> InputError:
     return InputError(f"engine sample cannot draw from this: {error}", "use --engine auto")
 
 
-def _prepared(problem: GridProblem, case: GridCase) -> tuple[_Space, Program]:
+def _prepared(problem: GridProblem, case: GridCase) -> tuple[_Space, Program | None]:
     """The region's tables and the queries' program; the last few are remembered."""
     for known, of_case, made in _remembered:
         if known() is problem and of_case is case:
             return made
-    program = compile_predicates([query.predicate for query in case.queries], problem)
+    program = None
+    if problem.network is None:
+        program = compile_predicates([query.predicate for query in case.queries], problem)
+        evaluate.tree_nodes(problem)
     result = _space(problem, case.region), program
-    evaluate.prepared(problem)
     _remembered.append((weakref.ref(problem), case, result))
     del _remembered[:-4]
     return result

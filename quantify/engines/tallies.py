@@ -1,4 +1,4 @@
-"""Independent pieces of an enumeration go in, run by threads until the deadline; out come sums, and counts from them."""
+"""Independent pieces of an enumeration go in, run by threads until the deadline; their sums come out as counts."""
 
 from __future__ import annotations
 
@@ -62,8 +62,6 @@ def counts_of(
     note = f"stopped after {tally.visited} of {points} inputs" if open_points else ""
     digest = problem.digest(case)
     return {
-        query.name: Count(
-            found * factor, found * factor + open_points, guarantee, engine, seconds, digest, note=note
-        )
+        query.name: Count(found * factor, found * factor + open_points, guarantee, engine, seconds, digest, note=note)
         for query, found in zip(case.queries, tally.counts, strict=True)
     }
