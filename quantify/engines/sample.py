@@ -74,7 +74,7 @@ class SampleEngine:
     name: ClassVar[str] = "sample"
     guarantee: ClassVar[Guarantee] = Guarantee.SAMPLED
     automatic: ClassVar[bool] = False
-    structures: ClassVar[frozenset[str]] = frozenset({"tree"})
+    structures: ClassVar[frozenset[str]] = frozenset({"tree", "network"})
 
     def __init__(self, samples: int = 1_000_000, confidence: Fraction = Fraction(95, 100)) -> None:
         if samples < 1:
