@@ -123,7 +123,7 @@ def network_labels(
     native_form = _native_network(problem, network, with_scores)
     if native_form is None:
         scores = network_eval.scores(network, rows)
-        return network_eval.best(scores), scores
+        return network_eval.best(scores), np.ascontiguousarray(scores)
     found = np.empty(len(rows), np.int64)
     scores = np.empty((len(rows), network.outputs if with_scores else 0), np.int64)
     native().network_rows(

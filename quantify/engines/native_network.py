@@ -325,7 +325,7 @@ def _sums_span(layer: IntLayer, inputs: Span) -> Span:
             np.array([max(inputs.low[m] for m in window) for window in windows], object),
             np.array([max(inputs.high[m] for m in window) for window in windows], object),
         )
-    most = _largest(layer.rows.values) * max(_largest(inputs.low), _largest(inputs.high))
+    most = max(1, _largest(layer.rows.values)) * max(1, _largest(inputs.low), _largest(inputs.high))
     longest = int(np.diff(layer.rows.start).max(initial=1))
     kind = np.int64 if most * longest < 1 << 62 else object
     weights, columns = layer.rows.values.astype(kind), layer.rows.columns
