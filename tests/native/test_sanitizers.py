@@ -12,7 +12,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
-DRIVEN = [("tests/unit/test_boxes.py", "native or label_counts or bits or budget or single_leaf")]
+DRIVEN = [
+    ("tests/unit/test_boxes.py", "native or label_counts or bits or budget or single_leaf"),
+    ("tests/unit/test_enumerate_network.py", "words or ties or odd or pieces or maxima or rescaling or witnesses"),
+]
 """Test file and which of its tests (pytest's -k; "" for all): Python is slow under these tools."""
 BUILD = """
 import sys
