@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quantify.ir import network_filter
 from quantify.ir.network import IntLayer, IntNetwork, RequantiseLayer, Rows
 
 Integers = NDArray[Any]
@@ -52,8 +53,17 @@ def scores(network: IntNetwork, positions: NDArray[np.int64]) -> Integers:
 
 
 def labels(network: IntNetwork, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Class index of every row: the lowest index of its largest score."""
-    return best(scores(network, positions))
+    """Class index of every row: the lowest index of its largest score.
+
+    Where integers would be wide, double precision with a proven error decides most rows and integers the others.
+    """
+    if all(layer.bits <= WORD for layer in network.layers) or not network_filter.applies(network):
+        return best(scores(network, positions))
+    found, sure = network_filter.labels(network, positions)
+    rest = np.flatnonzero(~sure)
+    if len(rest):
+        found[rest] = best(scores(network, positions[rest]))
+    return found
 
 
 def best(found: Integers) -> NDArray[np.int64]:
