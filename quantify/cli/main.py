@@ -15,6 +15,7 @@ from quantify.errors import QuantifyError
 # name → one line of help; the module of the same name in this package holds the command as `command`.
 COMMANDS = {
     "count": "Count the inputs that satisfy a property of a model.",
+    "compare": "Compare several models on one property.",
     "emit": "Write the C program or the CNF formula of a property.",
     "cnf": "Count the models of a DIMACS file, projected.",
     "doctor": "Show every tool, where it is, and whether it counts correctly.",
