@@ -20,9 +20,9 @@ from quantify.errors import InputError, MissingToolError
 from quantify.ir.model import Decision, Model, Predict
 from quantify.ir.network import Network
 from quantify.readers.float_network import at_least, predictor
-from quantify.readers.hdf5_file import MAGIC, Hdf5File, open_hdf5
+from quantify.readers.hdf5_file import MAGIC, Hdf5File
 from quantify.readers.keras_config import CHAIN, SAVE_AGAIN, Architecture, LayerConfig, architecture, parse_json
-from quantify.readers.keras_layers import Builder, Wanted
+from quantify.readers.keras_layers import Builder, Wanted, Weights
 from quantify.readers.unpickle import printable
 
 CONFIG = b"config.json"
@@ -83,10 +83,9 @@ def _archive(data: bytes) -> tuple[Network, str]:
     told = parse_json(metadata, "metadata")
     version = printable(str(told.get("keras_version", "?"))) if isinstance(told, dict) else "?"
     chain = architecture(parse_json(config, "configuration"))
-    with open_hdf5(weights) as file:
-        stored = ArchiveWeights(file)
-        network = _network(chain, stored)
-        stored.finish()
+    stored = ArchiveWeights(Hdf5File(weights))
+    network = assemble(chain, stored)
+    stored.finish()
     return network, version
 
 
@@ -107,22 +106,22 @@ def _hdf5(data: bytes) -> tuple[Network, str]:
     """The network of an `.h5` file and the version of Keras that saved it."""
     if not data.startswith(MAGIC):
         raise InputError("is neither a Keras archive nor an HDF5 file", SAVE_AGAIN)
-    with open_hdf5(data) as file:
-        text = file.text((), "model_config")
-        if text is None:
-            raise InputError(
-                "is an HDF5 file without a Keras architecture", "save the whole model: model.save, not save_weights"
-            )
-        chain = architecture(parse_json(text, "configuration"))
-        top = ("model_weights",) if file.members(("model_weights",)) is not None else ()
-        version = file.text((), "keras_version") or file.text(top, "keras_version") or "1"
-        if version.split(".")[0] == "1":
-            raise InputError(
-                "was saved by Keras 1, whose weights are laid out differently", SAVE_AGAIN + " in Keras 2 or 3"
-            )
-        stored = OrderedWeights(file, top)
-        network = _network(chain, stored)
-        stored.finish()
+    file = Hdf5File(data)
+    text = file.text((), "model_config")
+    if text is None:
+        raise InputError(
+            "is an HDF5 file without a Keras architecture", "save the whole model: model.save, not save_weights"
+        )
+    chain = architecture(parse_json(text, "configuration"))
+    top = ("model_weights",) if file.members(("model_weights",)) is not None else ()
+    version = file.text((), "keras_version") or file.text(top, "keras_version") or "1"
+    if version.split(".")[0] == "1":
+        raise InputError(
+            "was saved by Keras 1, whose weights are laid out differently", SAVE_AGAIN + " in Keras 2 or 3"
+        )
+    stored = OrderedWeights(file, top)
+    network = assemble(chain, stored)
+    stored.finish()
     return network, printable(version)
 
 
@@ -138,6 +137,9 @@ class OrderedWeights:
             if weights:
                 self._saved.append((name, weights))
         self._next = 0
+
+    def visit(self, layer: LayerConfig) -> None:
+        """Layers without weights do not count here."""
 
     def take(self, layer: LayerConfig, shapes: Sequence[Wanted]) -> list[NDArray[np.generic]]:
         """See `keras_layers.Weights`."""
@@ -201,13 +203,17 @@ def _checked(found: NDArray[np.generic], shape: Wanted) -> NDArray[np.generic]:
 
 
 # --- the network -------------------------------------------------------------------------------------------------
-def _network(chain: Architecture, weights: OrderedWeights | ArchiveWeights) -> Network:
+def assemble(chain: Architecture, weights: Weights) -> Network:
+    """The network of these layers and their weights.
+
+    Raises:
+        InputError: A layer that is not supported, or weights that do not fit it.
+    """
     dtype = _dtype(chain)
     shape = chain.input_shape
     builder = Builder(shape, dtype, weights, None if shape is None else math.prod(shape))
     for layer in chain.layers:
-        if isinstance(weights, ArchiveWeights):
-            weights.visit(layer)
+        weights.visit(layer)
         builder.add(layer)
     found = builder.known()
     if builder.inputs is None or not builder.layers:

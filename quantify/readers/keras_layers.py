@@ -28,6 +28,10 @@ EPSILON = 1e-7
 class Weights(Protocol):
     """Where a layer's arrays come from."""
 
+    def visit(self, layer: LayerConfig) -> None:
+        """Called for each layer in order, with weights or without, before anything of it is taken."""
+        ...
+
     def take(self, layer: LayerConfig, shapes: Sequence[Wanted]) -> list[NDArray[np.generic]]:
         """The layer's arrays in Keras's order, of these shapes (None: any size).
 

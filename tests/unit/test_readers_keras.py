@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from copy import deepcopy
@@ -21,7 +22,8 @@ from quantify.ir.network import MaxPoolLayer, Network
 from quantify.readers import read_model
 from quantify.readers.float_error import ambiguous
 from quantify.readers.float_network import outputs, scores
-from quantify.readers.keras import library_predict
+from quantify.readers.keras import assemble, library_predict
+from quantify.readers.keras_config import LayerConfig, architecture, parse_json
 
 pytestmark = pytest.mark.needs("h5py")
 
@@ -35,6 +37,27 @@ def network(path: Path, data: bytes) -> Network:
     found = read(path, data).structure
     assert isinstance(found, Network)
     return found
+
+
+class Given:
+    """The weights of layers in memory, for `assemble`."""
+
+    def __init__(self, specs: list[Spec]) -> None:
+        self.specs = iter(specs)
+
+    def visit(self, layer: LayerConfig) -> None:
+        self.now = next(self.specs)
+
+    def take(self, layer: LayerConfig, shapes: Any) -> list[Any]:
+        assert [len(shape) for shape in shapes] == [array.ndim for array in self.now.weights]
+        for wanted, array in zip(shapes, self.now.weights, strict=True):
+            assert array.shape == tuple(wanted)
+        return self.now.weights
+
+
+def assembled(specs: list[Spec], shape: tuple[int, ...], document: Any = None, *, functional: bool = False) -> Network:
+    described = json.dumps(entries(specs, shape, functional) if document is None else document)
+    return assemble(architecture(parse_json(described, "configuration")), Given(specs))
 
 
 def dense(inputs: int, units: int, activation: Any = "linear", rng: Any = None, *, bias: bool = True) -> Spec:
@@ -108,7 +131,7 @@ def some_layer(r: random.Random, rng: Any, spatial: list[int], channels: int) ->
     }[kind]
 
 
-def architecture(seed: int) -> tuple[list[Spec], tuple[int, ...]]:
+def random_model(seed: int) -> tuple[list[Spec], tuple[int, ...]]:
     """A random chain that ends in a vector of scores."""
     r, rng = random.Random(seed), np.random.default_rng(seed)
     rank = r.choice([0, 1, 2])
@@ -138,12 +161,13 @@ def shape_after(specs: list[Spec], shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_models_are_exactly_what_plain_loops_compute(seed: int, tmp_path: Path) -> None:
-    specs, shape = architecture(seed)
+    specs, shape = random_model(seed)
     functional = seed % 2 == 1
-    written = [
-        (tmp_path / "m.keras", archive(specs, shape, functional=functional)),
-        (tmp_path / "m.h5", hdf5(specs, shape, functional=functional, version="3.5.0" if seed % 3 else "2.2.4")),
-    ]
+    found = [assembled(specs, shape, functional=functional)]
+    if seed < 6:
+        version = "3.5.0" if seed % 3 else "2.2.4"
+        found.append(network(tmp_path / "m.keras", archive(specs, shape, functional=functional)))
+        found.append(network(tmp_path / "m.h5", hdf5(specs, shape, functional=functional, version=version)))
     size = int(np.prod(shape))
     rng = np.random.default_rng(seed)
     points = [
@@ -151,19 +175,19 @@ def test_random_models_are_exactly_what_plain_loops_compute(seed: int, tmp_path:
         [Fraction(int(v), 7) for v in rng.integers(-99, 99, size)],
     ]
     wanted = [evaluate(specs, shape, point) for point in points]
-    for path, data in written:
-        found = network(path, data)
-        assert (found.inputs, found.outputs) == (size, len(wanted[0]))
-        assert [exact_scores(found, point) for point in points] == wanted
-        near = scores(found, np.array([[float(v) for v in point] for point in points]))
-        if not any(spec.kind == "Activation" or "sign" in str(spec.config.get("activation")) for spec in specs):
+    smooth = not any(spec.kind == "Activation" or "sign" in str(spec.config.get("activation")) for spec in specs)
+    for each in found:
+        assert (each.inputs, each.outputs) == (size, len(wanted[0]))
+        assert [exact_scores(each, point) for point in points] == wanted
+        if smooth:
+            near = scores(each, np.array([[float(v) for v in point] for point in points]))
             np.testing.assert_allclose(near, np.array(wanted, float), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.optional("tensorflow")
 @pytest.mark.parametrize("seed", range(0, 60, 2))
 def test_keras_itself_reads_the_same_from_these_files(seed: int, tmp_path: Path) -> None:
-    specs, shape = architecture(seed)
+    specs, shape = random_model(seed)
     if any(spec.config.get("groups", 1) > 1 for spec in specs):
         pytest.skip("TensorFlow has no grouped convolutions on a processor")
     if any(len(set(spec.config.get("strides") or ())) > 1 for spec in specs):
@@ -277,7 +301,6 @@ def refused(path: Path, data: bytes, match: str, kind: type[QuantifyError] = Inp
     return caught.value
 
 
-@pytest.mark.parametrize("writer", [archive, hdf5])
 @pytest.mark.parametrize(
     ("spec", "match"),
     [
@@ -288,7 +311,6 @@ def refused(path: Path, data: bytes, match: str, kind: type[QuantifyError] = Inp
         (Spec("Conv2D", {"filters": 1, "kernel_size": [2, 2], "padding": "odd"}), "padding odd"),
         (Spec("Conv2D", {"filters": 1, "kernel_size": "2"}), "kernel_size 2"),
         (Spec("Dense", {"units": -1}), "units -1"),
-        (Spec("Dense", {"units": 2}), "weights"),
         (dense(2, 2, "tanh"), "activation tanh"),
         (dense(2, 2, {"class_name": "function", "config": "mine"}), "activation mine"),
         (Spec("ReLU", {"threshold": 1.0}), "threshold 1.0"),
@@ -305,8 +327,10 @@ def refused(path: Path, data: bytes, match: str, kind: type[QuantifyError] = Inp
     ],
     ids=lambda value: value.kind if isinstance(value, Spec) else "",
 )  # fmt: skip
-def test_what_cannot_be_counted_is_named(writer: Callable[..., bytes], spec: Spec, match: str, tmp_path: Path) -> None:
-    refused(tmp_path / "model.bin", writer([spec, Spec("Flatten")], (4, 4, 2)), match)
+def test_what_cannot_be_counted_is_named(spec: Spec, match: str) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        assembled([spec, Spec("Flatten")], (4, 4, 2))
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("writer", [archive, hdf5])
@@ -327,9 +351,8 @@ def test_custom_classes_are_refused_whatever_their_name(change: dict[str, str], 
     refused(tmp_path / "m.keras", archive([dense(2, 2)], (2,), document=document), "custom class")
 
 
-def test_only_chains_are_read(tmp_path: Path) -> None:
+def test_only_chains_are_read() -> None:
     specs = [dense(2, 2), dense(2, 2)]
-    path = tmp_path / "m.keras"
     for edit, match in (
         (lambda layers: layers[2]["inbound_nodes"].extend(layers[1]["inbound_nodes"]), "takes 2 inputs"),
         (lambda layers: layers[2].update(inbound_nodes=layers[1]["inbound_nodes"]), "no chain"),
@@ -340,20 +363,27 @@ def test_only_chains_are_read(tmp_path: Path) -> None:
     ):  # fmt: skip
         document = entries(specs, (2,), True)
         edit(document["config"]["layers"])
-        refused(path, archive(specs, (2,), document=document), match)
+        with pytest.raises(InputError, match=match):
+            assembled(specs, (2,), document)
     document = entries(specs, (2,), True)
     document["config"]["output_layers"] = [["l0", 0, 0], ["l1", 0, 0]]
-    refused(path, archive(specs, (2,), document=document), "exactly one output")
+    with pytest.raises(InputError, match="exactly one output"):
+        assembled(specs, (2,), document)
     document = entries(specs, (2,), False)
     document["class_name"] = "Bidirectional"
-    refused(path, archive(specs, (2,), document=document), "holds a Bidirectional")
+    with pytest.raises(InputError, match="holds a Bidirectional"):
+        assembled(specs, (2,), document)
 
 
-def test_heads_stand_at_the_end(tmp_path: Path) -> None:
-    refused(tmp_path / "m.keras", archive([dense(2, 2, "sigmoid"), dense(2, 2)], (2,)), "follows a sigmoid")
-    refused(tmp_path / "m.keras", archive([dense(2, 2, "softmax"), Spec("Softmax")], (2,)), "follows a softmax")
-    refused(tmp_path / "m.keras", archive([Spec("Dropout")], (2,)), "no layer that computes")
-    refused(tmp_path / "m.keras", archive([dense(2, 2)], (3, 2)), r"outputs of shape \(3, 2\)")
+def test_heads_stand_at_the_end() -> None:
+    with pytest.raises(InputError, match="follows a sigmoid"):
+        assembled([dense(2, 2, "sigmoid"), dense(2, 2)], (2,))
+    with pytest.raises(InputError, match="follows a softmax"):
+        assembled([dense(2, 2, "softmax"), Spec("Softmax")], (2,))
+    with pytest.raises(InputError, match="no layer that computes"):
+        assembled([Spec("Dropout")], (2,))
+    with pytest.raises(InputError, match=r"outputs of shape \(3, 2\)"):
+        assembled([dense(2, 2)], (3, 2))
 
 
 def test_open_and_missing_shapes_are_refused(tmp_path: Path) -> None:
@@ -462,7 +492,7 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
 
 def test_truncated_files_are_refused(tmp_path: Path) -> None:
     for name, data in (("m.keras", archive([dense(2, 2)], (2,))), ("m.h5", hdf5([dense(2, 2)], (2,)))):
-        for keep in np.linspace(1, len(data) - 1, 12, dtype=int).tolist():
+        for keep in np.linspace(1, len(data) - 1, 7, dtype=int).tolist():
             with pytest.raises(InputError) as caught:
                 read(tmp_path / name, data[:keep])
             assert caught.value.hint
@@ -498,16 +528,18 @@ def places(node: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def failure(path: Path, data: bytes) -> QuantifyError | None:
+def failure(specs: list[Spec], document: Any) -> QuantifyError | None:
     try:
-        read(path, data)
+        assembled(specs, (3, 3, 2), document)
     except QuantifyError as error:
         return error
+    except AssertionError:  # of Given: other weights than there are
+        return None
     return None
 
 
 @pytest.mark.parametrize("functional", [False, True])
-def test_no_configuration_makes_the_reader_crash(functional: bool, tmp_path: Path) -> None:
+def test_no_configuration_makes_the_reader_crash(functional: bool) -> None:
     rng = np.random.default_rng(0)
     kernel = [rng.normal(size=(2, 2, 2, 2)).astype("f"), np.zeros(2, "f")]
     specs = [
@@ -525,14 +557,12 @@ def test_no_configuration_makes_the_reader_crash(functional: bool, tmp_path: Pat
         Spec("Reshape", {"target_shape": [-1]}),
         dense(8, 2, "softmax", rng),
     ]
-    path = tmp_path / "m.keras"
     count = len(places(entries(specs, (3, 3, 2), functional)))
     for index in range(count):
-        for junk in random.Random(index).sample(JUNK, 1 if functional else 2):
-            document = entries(specs, (3, 3, 2), functional)
+        for junk in random.Random(index).sample(JUNK, 4):
+            document = deepcopy(entries(specs, (3, 3, 2), functional))
             node, key = places(document)[index]
             node[key] = deepcopy(junk)
-            if (error := failure(path, archive(specs, (3, 3, 2), document=document))) is not None:
-                assert str(path) in error.message
+            if (error := failure(specs, document)) is not None:
                 assert error.message.isprintable()
                 assert error.hint
