@@ -20,8 +20,8 @@ WINDOW = 9.5
 """Half-width of the bins' window in standard deviations; a walk leaves it with probability ≤ 2·exp(−WINDOW²/2)."""
 MOST_TERMS = 257
 """Largest prime factor of a number of values: each takes as many additions of all bins."""
-DISPLACED = 7.5
-"""The rounding displacement is beyond this many of its own deviations with probability ≤ exp(−DISPLACED²/2)."""
+DISPLACED = (3.5, 4.5, 5.5, 6.5, 7.5, 9.0)
+"""The rounding displacement is beyond t of its own deviations with probability ≤ exp(−t²/2); the best t is taken."""
 
 
 def gaussian_tails(constant: Floats, deviation: Floats, least: Floats) -> Floats:
@@ -40,8 +40,8 @@ def binned_tail(row: Floats, constant: float, ball: Ball, bins: int = FINE_BINS)
     """A bound of the share of the box where constant + row·y ≤ 0, by convolution over `bins` bins.
 
     With row_i = ±h·(q_i + δ_i), q_i an integer, the form is ≤ 0 only where Σ q_i·y_i ≤ −constant/h + D, D = −Σ δ_i·y_i
-    (a sign does not matter, as y_i is symmetric). D is at most Σ|δ_i|·r_i, and with probability 1 − exp(−DISPLACED²/2)
-    at most DISPLACED standard deviations. Σ q_i·y_i is summed up bin by bin; a partial sum beyond the window counts as
+    (a sign does not matter, as y_i is symmetric). D is at most Σ|δ_i|·r_i, and with probability 1 − exp(−t²/2)
+    at most t standard deviations. Σ q_i·y_i is summed up bin by bin; a partial sum beyond the window counts as
     failing, which has probability at most 2·exp(−w²/2V) (Doob's inequality for the exponential martingale).
     Each of the (p + 1) operations that a uniform variable of p values takes, and the final sum, has relative error u.
     """
@@ -59,14 +59,7 @@ def binned_tail(row: Floats, constant: float, ball: Ball, bins: int = FINE_BINS)
     # The quotient is off by at most half a unit in the last place, relatively UNIT.
     off = np.abs(quotient - whole) + 2 * UNIT * quotient
     worst = float(off @ ball.radius) * (1 + 4 * len(row) * UNIT)
-    likely = DISPLACED * math.sqrt(float((off * off) @ variance)) * (1 + 4 * len(row) * UNIT)
-    charge = 0.0
-    displaced = worst
-    if likely < worst:
-        displaced = likely
-        charge += math.exp(-(DISPLACED**2) / 2) * SAFE
-    limit = displaced - (constant / step) * (1 - 4 * UNIT if constant > 0 else 1 + 4 * UNIT)
-    limit += 4 * UNIT * (abs(limit) + displaced)
+    deviations = math.sqrt(float((off * off) @ variance)) * (1 + 4 * len(row) * UNIT)
     steps = whole.astype(np.int64)
     half = bins // 2
     if width == reach:
@@ -76,16 +69,21 @@ def binned_tail(row: Floats, constant: float, ball: Ball, bins: int = FINE_BINS)
     if found is None:
         return 1.0
     mass, first, edge, operations = found
+    lost = TINY
     if edge:
         spread = float((whole * whole) @ variance) * (1 + 4 * len(row) * UNIT)
-        charge += 2 * math.exp(-((half - 2) ** 2) / (2 * spread)) * SAFE
-    # Bin t holds the sum (first + 2t)/2.
-    last = math.floor((2 * limit - first) / 2 + 1e-6)
-    if last >= len(mass):
-        return 1.0
-    share = float(mass[: last + 1].sum()) if last >= 0 else 0.0
-    share *= 1.0 + 1.1 * (operations + len(mass)) * UNIT
-    return min(1.0, share * (1 + 4 * UNIT) + charge * SAFE + TINY)
+        lost += 2 * math.exp(-((half - 2) ** 2) / (2 * spread)) * SAFE
+    below = np.cumsum(mass)
+    inexact = 1.0 + 1.1 * (operations + len(mass) + 8) * UNIT
+    best = 1.0
+    for displaced, chance in ((worst, 0.0), *((t * deviations, math.exp(-(t**2) / 2) * SAFE) for t in DISPLACED)):
+        limit = displaced - (constant / step) * (1 - 4 * UNIT if constant > 0 else 1 + 4 * UNIT)
+        limit += 4 * UNIT * (abs(limit) + displaced)
+        # Bin t holds the sum (first + 2t)/2.
+        last = math.floor(limit - first / 2 + 1e-6)
+        if last < len(mass):
+            best = min(best, (float(below[last]) * inexact if last >= 0 else 0.0) + lost + chance)
+    return best
 
 
 def _distribution(

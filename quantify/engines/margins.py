@@ -175,8 +175,8 @@ def _attempts(network: IntNetwork, box: Box, labels: int, limits: Limits) -> Ite
             forms = Forms(chain, ball, spread)
         except NoFormError:
             return
-        if forms.failing >= 0.5 or (spread is not None and forms.failing == 0.0):
-            # No range would be cut: this attempt is the one before.
+        if forms.failing >= 0.5 or (forms.failing == 0.0 and spread not in SPREADS[:2]):
+            # Too much is cut off, or nothing: then this is the second attempt again.
             continue
         shares = Shares(centre, dict(whole), forms.failing)
         margins = Margins(forms, shares, limits)

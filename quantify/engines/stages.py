@@ -37,8 +37,8 @@ class NoFormError(ValueError):
 class Stage:
     """z = weights·h + bias, then f(z) − band_low ≤ h' ≤ f(z) + band_high.
 
-    Row p of `slope` and `intercept` is a piece of f. Piece 0 holds up to kink[0], piece 1 from there to kink[1], piece 2 beyond it. Weights and bias are correctly
-    rounded; the true z never lies on a kink at which f jumps.
+    Row p of `slope` and `intercept` is a piece of f. Piece 0 holds up to kink[0], piece 1 from there to kink[1], piece
+    2 beyond it. Weights and bias are correctly rounded; the true z never lies on a kink at which f jumps.
     """
 
     weights: Any
