@@ -316,7 +316,7 @@ def _normalization(builder: Builder, layer: LayerConfig) -> None:
         deviation = np.maximum(np.sqrt(variance), np.dtype(builder.dtype).type(EPSILON))
     if not (np.isfinite(deviation).all() and np.isfinite(mean).all()):
         raise InputError("has a mean or variance that is no number", "adapt the layer again")
-    factor, divisor = _odd_part(deviation)
+    factor, divisor = odd_part(deviation)
     with np.errstate(all="ignore"):
         offset = -mean * factor
         # A power of two is lost only by leaving the type's range.
@@ -326,7 +326,7 @@ def _normalization(builder: Builder, layer: LayerConfig) -> None:
     builder.diagonal(layer, factor, offset, divisor)
 
 
-def _odd_part(values: Array) -> tuple[Array, NDArray[np.int64]]:
+def odd_part(values: Array) -> tuple[Array, NDArray[np.int64]]:
     """Powers of two f and odd integers s with value = s/f, for positive finite values."""
     mantissa, exponent = np.frexp(values.astype(np.float64))
     whole = np.ldexp(mantissa, 53).astype(np.int64)
