@@ -73,7 +73,7 @@ def labels(network: Nnet, choose: Callable[[list[Fraction]], Fraction]) -> list[
     return [scores.index(choose(scores)) for scores in found]
 
 
-@pytest.mark.parametrize("engine", ["auto", "enumerate", "branch", "reference"])
+@pytest.mark.parametrize("engine", ["auto", "branch", "reference"])
 def test_classes_by_the_lowest_score(engine: str, answer: Answer, network: Nnet, write_property: Write) -> None:
     write_property(
         f"property: classes\nlabels: [{', '.join(NAMES)}]\ndecision: argmin\nquantization: {{mode: exact}}\n{DOMAIN_TEXT}"
