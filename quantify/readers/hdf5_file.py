@@ -20,7 +20,8 @@ from quantify.tools.process import run
 MAGIC = b"\x89HDF\r\n\x1a\n"
 SAVE_AGAIN = "save the model again with model.save"
 CHILD = Path(__file__).with_name("hdf5_child.py")
-SECONDS = 300.0
+SECONDS = 30.0
+"""For a small file; a damaged one may never end. Large ones get a second more for each MB."""
 MEMORY_MB = 8192
 
 Where = tuple[str, ...]
@@ -39,7 +40,8 @@ class Hdf5File:
         if importlib.util.find_spec("h5py") is None:
             raise MissingToolError("h5py is not installed", "pip install h5py")
         argv = [sys.executable, "-P", str(CHILD)]
-        done = run(argv, stdin=data, timeout=SECONDS, memory_mb=MEMORY_MB, stdout_limit=2 * MAX_BYTES)
+        seconds = SECONDS + len(data) / 1e6
+        done = run(argv, stdin=data, timeout=seconds, memory_mb=MEMORY_MB, stdout_limit=2 * MAX_BYTES)
         if done.returncode != 0 or done.timed_out or done.truncated:
             raise InputError(f"cannot be read as an HDF5 file ({printable(done.complaint())})", SAVE_AGAIN)
         try:
