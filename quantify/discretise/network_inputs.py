@@ -8,6 +8,7 @@ one layer of ReLUs before the map makes any table of values exact for every engi
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -97,7 +98,7 @@ class _Column:
         real = column_value(self.problem, self.number, position)
         if self.network.input_scale is None:
             return real
-        return Fraction(quantised(real, self.network.input_scale, self.network.input_zero_point, self.name))
+        return Fraction(quantised(real, self.network, self.name))
 
     def line(self) -> tuple[Fraction, Fraction] | None:
         """(step, value at 0) when the column is affine in the position."""
@@ -145,22 +146,28 @@ class _Column:
                 )
 
 
-def quantised(real: Fraction, scale: Fraction, zero_point: int, name: str) -> int:
-    """The int8 that a quantised library makes of a real input: nearest, clamped.
+def quantised(real: Fraction, network: Network, name: str) -> int:
+    """The int8 that a quantised library, or its user, makes of a real input: nearest, clamped.
 
     Raises:
-        InputError: So near to the middle of two that the library's floating point may take either.
+        InputError: So near to the middle of two that a user's floating point may take either.
     """
-    steps = real / scale
-    below = steps.numerator // steps.denominator
-    share = steps - below
-    if abs(share - Fraction(1, 2)) <= abs(steps) / 2**20:
-        raise InputError(
-            f"feature {name!r}: {float(real):.9g} lies between two of the network's quantised inputs",
-            f"choose values that are multiples of the input scale {float(scale):.9g}",
-        )
-    nearest = below + (share > Fraction(1, 2))
-    return min(max(nearest + zero_point, -128), 127)
+    assert network.input_scale is not None
+    scale, zero_point = network.input_scale, network.input_zero_point
+    with np.errstate(over="ignore"):
+        single = np.float32(float(real))
+        steps = np.float32(single / np.float32(float(scale)))
+    # In float32, as in exact arithmetic or float64, a quotient only moves as far as the middle, never across it.
+    near = math.floor(abs(float(steps)) + 0.5) if abs(steps) < 2**20 else 2**20
+    if network.input_rounding == "nearest" and abs(steps) < 2**20:
+        exact = real / scale
+        middle = abs(exact - math.floor(exact) - Fraction(1, 2)) <= abs(exact) / 2**50
+        if middle or math.floor(abs(exact) + Fraction(1, 2)) != near or float(abs(steps)) % 1 == 0.5:
+            raise InputError(
+                f"feature {name!r}: {float(real):.9g} lies between two of the network's quantised inputs",
+                f"choose values that are multiples of the input scale {float(scale):.9g}",
+            )
+    return min(max((near if steps >= 0 else -near) + zero_point, -128), 127)
 
 
 def _with_tables(

@@ -149,6 +149,9 @@ class Network:
     input_scale: Fraction | None = None
     """int8 models: real input = scale·(q − zero point)."""
     input_zero_point: int = 0
+    input_rounding: Literal["nearest", "float32"] = "nearest"
+    """int8 models: whether the file takes integers, to which users round, or float32 values that it rounds itself:
+    round(x/scale) in float32, halves away from zero."""
 
 
 # --- in integers -------------------------------------------------------------------------------------------------

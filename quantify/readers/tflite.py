@@ -90,9 +90,15 @@ def refuse_argmin(network: Network, decision: Decision) -> None:
 
 
 def quantised(network: Network, inputs: NDArray[np.float64]) -> NDArray[np.int64]:
-    """int8 values of real inputs: halves away from zero, then clamped."""
+    """int8 values of real inputs, halves away from zero, then clamped: in float32 where the file does it itself.
+
+    quantize.h, `AffineQuantize`, for the latter.
+    """
     assert network.input_scale is not None
-    steps = np.asarray(inputs, np.float64) / float(network.input_scale)
+    scale = np.array(float(network.input_scale))
+    kind = "float32" if network.input_rounding == "float32" else "float64"
+    with np.errstate(over="ignore"):
+        steps = (inputs.astype(kind) / scale.astype(kind)).astype(np.float64)
     nearest = np.copysign(np.floor(np.abs(steps) + 0.5), steps) + network.input_zero_point
     clamped: NDArray[np.int64] = np.clip(nearest, -128, 127).astype(np.int64)
     return clamped
@@ -150,6 +156,7 @@ def network_of(data: bytes) -> Ends:
         squash="softmax" if builder.softmax else "none",
         input_scale=Fraction(scale_of(given)),
         input_zero_point=zero_of(given),
+        input_rounding="float32" if start.type == "float32" else "nearest",
     )
     return Ends(network, start, end)
 
