@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,14 +141,11 @@ class Forms:
             rows, constant = self._through_weights(rows, constant, number)
         return found[::-1]
 
-    def _through_activation(
-        self, rows: Floats, constant: Floats, number: int, split: Split | None
-    ) -> tuple[Floats, Floats]:
+    def _through_activation(self, rows: Any, constant: Floats, number: int, split: Split | None) -> tuple[Any, Floats]:
         relaxed = self.relaxed[number]
-        plus, minus = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
-        size = np.abs(constant) + (plus - minus) @ relaxed.beta_size
+        size = np.abs(constant) + abs(rows) @ relaxed.beta_size
         beta_low, beta_high = relaxed.beta_low, relaxed.beta_high
-        result = plus * relaxed.alpha_low + minus * relaxed.alpha_high
+        result = _by_sign(rows, relaxed.alpha_low, relaxed.alpha_high)
         if split is not None:
             here = [k for k, neuron in enumerate(split.neurons) if neuron.stage == number]
             if here:
@@ -158,8 +156,8 @@ class Forms:
                     added, more = self._phase(rows, result, split, k)
                     constant = constant + added
                     size += more
-        constant = constant + (plus @ beta_low + minus @ beta_high)
-        size += np.abs(result) @ relaxed.z_size
+        constant = constant + np.asarray(_by_sign(rows, beta_low, beta_high).sum(axis=1))
+        size += abs(result) @ relaxed.z_size
         return result, constant - (self.gamma * size + TINY)
 
     def _phase(self, rows: Floats, result: Floats, split: Split, k: int) -> tuple[Floats, Floats]:
@@ -182,10 +180,10 @@ class Forms:
         size += (np.abs(column * slope) + np.abs(multiplier)) * self.relaxed[neuron.stage].z_size[neuron.neuron]
         return added, 4 * size
 
-    def _through_weights(self, rows: Floats, constant: Floats, number: int) -> tuple[Floats, Floats]:
+    def _through_weights(self, rows: Any, constant: Floats, number: int) -> tuple[Any, Floats]:
         stage = self.chain.stages[number]
         # z_size covers weights and bias: their own rounding, and that of the products.
-        size = np.abs(constant) + np.abs(rows) @ self.relaxed_size(number)
+        size = np.abs(constant) + abs(rows) @ self.relaxed_size(number)
         constant = constant + rows @ stage.bias
         return stage.times(rows), constant - (2 * self.gamma * size + TINY)
 
@@ -197,17 +195,18 @@ class Forms:
         below = self.relaxed[number - 1].h_size if number else self._centre_size
         return np.asarray(stage.absolute @ below) + np.abs(stage.bias)
 
-    def _to_centre(self, rows: Floats, constant: Floats) -> tuple[Floats, Floats]:
-        size = np.abs(constant) + np.abs(rows) @ np.abs(self.ball.centre)
+    def _to_centre(self, rows: Any, constant: Floats) -> tuple[Any, Floats]:
+        size = np.abs(constant) + abs(rows) @ np.abs(self.ball.centre)
         return rows, constant + rows @ self.ball.centre - (2 * self.gamma * size + TINY)
 
     # --- ranges ----------------------------------------------------------------------------------------------------
-    def least(self, rows: Floats, constant: Floats) -> Floats:
+    def least(self, rows: Any, constant: Floats) -> Floats:
         """A lower bound of constant + rows·y over the whole box."""
-        reach = np.abs(rows) @ self.ball.radius
-        return constant - reach - (self.gamma * (np.abs(constant) + reach) + TINY)
+        reach = np.asarray(abs(rows) @ self.ball.radius)
+        least: Floats = constant - reach - (self.gamma * (np.abs(constant) + reach) + TINY)
+        return least
 
-    def deviation(self, rows: Floats) -> Floats:
+    def deviation(self, rows: Any) -> Floats:
         """An upper bound of the standard deviation of rows·y.
 
         It is also its sub-Gaussian parameter. For a uniform integer of m values, centred, in steps of 2, E exp(tX) =
@@ -218,11 +217,14 @@ class Forms:
 
     def _relax(self, number: int, stage: Stage) -> Relaxed:
         z_size = self.relaxed_size(number)
-        low, high, mean = np.empty(stage.outputs), np.empty(stage.outputs), np.empty(stage.outputs)
+        # Where there is one piece only, sizes do: ranges decide nothing.
+        high = z_size * (1 + 4 * self.gamma)
+        low, mean = -high, np.zeros(stage.outputs)
+        bent = np.flatnonzero(np.isfinite(stage.kink).any(axis=0))
         widest = max([self.chain.inputs, *(s.outputs for s in self.chain.stages[:number])])
         step = max(1, CHUNK // widest)
-        for start in range(0, stage.outputs, step):
-            part = slice(start, min(start + step, stage.outputs))
+        for start in range(0, len(bent), step):
+            part = bent[start : start + step]
             below, above = self.neuron_forms(number, part, z_size)
             mean[part] = (below[1] - above[1]) / 2
             low[part], high[part] = self._range(below, above, stage.kink[:, part])
@@ -231,12 +233,11 @@ class Forms:
         return _relaxation(stage, low, high, np.clip(mean, low, high), z_size)
 
     def neuron_forms(
-        self, number: int, part: slice | list[int], z_size: Floats
-    ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Lower forms of z and of −z for some neurons of a stage."""
+        self, number: int, part: NDArray[np.int64], z_size: Floats
+    ) -> tuple[tuple[Any, Floats], tuple[Any, Floats]]:
+        """Lower forms of z and of −z for some neurons of a stage, sparse if the stage is."""
         stage = self.chain.stages[number]
-        picked = stage.weights[part]
-        weights = np.asarray(picked if isinstance(picked, np.ndarray) else picked.toarray())
+        weights = stage.weights[part]
         charge = 2 * self.gamma * z_size[part] + TINY
         forms = []
         for rows, constant in ((weights, stage.bias[part] - charge), (-weights, -stage.bias[part] - charge)):
@@ -246,9 +247,7 @@ class Forms:
             forms.append(self._to_centre(rows, constant))
         return forms[0], forms[1]
 
-    def _range(
-        self, below: tuple[Floats, Floats], above: tuple[Floats, Floats], kinks: Floats
-    ) -> tuple[Floats, Floats]:
+    def _range(self, below: tuple[Any, Floats], above: tuple[Any, Floats], kinks: Floats) -> tuple[Floats, Floats]:
         """Ends of the ranges of z; where a kink lies inside, cut at `spread` deviations, the share cut off charged."""
         whole = self.least(*below), self.least(*above)
         if self._spread is None:
@@ -305,6 +304,15 @@ def _relaxation(stage: Stage, low: Floats, high: Floats, mean: Floats, z_size: F
         np.maximum(np.abs(beta_low), np.abs(beta_high)), z_size, h_size,
         np.where(split, loose_low, 0.0), np.where(split, loose_high, 0.0),
     )  # fmt: skip
+
+
+def _by_sign(rows: Any, low: Floats, high: Floats) -> Any:
+    """Columns times `low` where the entry is positive, times `high` where it is not."""
+    if isinstance(rows, np.ndarray):
+        return np.maximum(rows, 0.0) * low + np.minimum(rows, 0.0) * high
+    result = rows.copy()
+    result.data = rows.data * np.where(rows.data > 0, low[rows.indices], high[rows.indices])
+    return result
 
 
 def _candidate_slopes(ends: Floats, value: Floats, slopes: Floats) -> list[Floats]:

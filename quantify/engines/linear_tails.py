@@ -32,7 +32,8 @@ def gaussian_tails(constant: Floats, deviation: Floats, least: Floats) -> Floats
     with np.errstate(all="ignore"):
         ratio = np.maximum(constant, 0.0) / deviation
         tail = np.exp(-(ratio**2) / 2 * (1 - 1e-12)) * SAFE + TINY
-    tail = np.where(np.isfinite(constant) & np.isfinite(deviation), np.minimum(tail, 1.0), 1.0)
+    known = np.isfinite(constant) & np.isfinite(deviation) & np.isfinite(tail)
+    tail = np.where(known, np.minimum(tail, 1.0), 1.0)
     return np.where(least > 0, 0.0, tail)
 
 

@@ -43,9 +43,10 @@ SPLITS = (3, 6, 9)
 MOST_COARSE, MOST_FINE = 16, 3
 """Most convolutions for one difference of scores."""
 WIDEST_POSITION = 1 << 50
-OPERATIONS_A_SECOND = 4e8
+OPERATIONS_A_SECOND = 1e8
 SECONDS_OF_TAILS = 0.5
-MOST_CORNERS = 64
+MOST_CORNERS, DRAWS = 64, 8
+"""Of the search for a witness: corners of each kind, and batches of random points."""
 
 
 @dataclass
@@ -104,10 +105,12 @@ class MarginsEngine:
         """Products of every attempt's substitution, and some convolutions."""
         assert problem.network is not None
         chain = chain_of(problem.network)
-        work = 0.0
-        for number, stage in enumerate(chain.stages):
-            below = sum(_entries(s.weights) for s in chain.stages[: number + 1])
-            work += 2 * stage.outputs * below
+        work, reach = 0.0, 1.0
+        for depth, stage in enumerate(chain.stages, 1):
+            # Of one neuron: entries of its row, and inputs that it depends on.
+            entries = _entries(stage.weights) / max(1, stage.outputs)
+            work += depth * stage.outputs * entries * reach
+            reach = min(float(chain.inputs), entries * reach)
         seconds = len(SPREADS) * work / OPERATIONS_A_SECOND + SECONDS_OF_TAILS
         return Estimate(seconds, f"affine bounds over {chain.inputs} inputs")
 
@@ -296,6 +299,8 @@ def _candidates(network: IntNetwork, box: Box, wanted: frozenset[int]) -> Iterat
         # Corners with a tenth of the inputs elsewhere: the best corner of a bound is not that of the network.
         drawn = rng.integers(low, high + 1, corner.shape)
         yield np.where(rng.random(corner.shape) < 0.1, drawn, corner)
+    for _ in range(DRAWS):
+        yield rng.integers(low, high + 1, (256, len(low)))
 
 
 # --- small things --------------------------------------------------------------------------------------------------

@@ -106,7 +106,8 @@ def _middle_forms(forms: Forms, neurons: list[Phases]) -> tuple[Floats, Floats]:
     """z − kink of each neuron as a form halfway between its bounds."""
     rows, means = [], []
     for neuron in neurons:
-        below, above = forms.neuron_forms(neuron.stage, [neuron.neuron], forms.relaxed[neuron.stage].z_size)
-        rows.append((below[0][0] - above[0][0]) / 2)
+        below, above = forms.neuron_forms(neuron.stage, np.array([neuron.neuron]), forms.relaxed[neuron.stage].z_size)
+        difference = below[0] - above[0]
+        rows.append((difference if isinstance(difference, np.ndarray) else difference.toarray())[0] / 2)
         means.append((below[1][0] - above[1][0]) / 2 - neuron.kink)
     return np.array(rows), np.array(means)

@@ -42,7 +42,7 @@ class Stage:
     """
 
     weights: Any
-    """(outputs × inputs), an array or a scipy CSR matrix."""
+    """(outputs × inputs), an array or a scipy CSR array."""
     absolute: Any
     """|weights|, of the same kind."""
     bias: Floats
@@ -87,9 +87,9 @@ class Stage:
         intercept = np.concatenate([self.intercept] * 2)
         return ends, linear + intercept, 4 * UNIT * (np.abs(linear) + np.abs(intercept))
 
-    def times(self, rows: Floats) -> Floats:
-        """rows · weights, for rows over this stage's neurons."""
-        return np.asarray(rows @ self.weights)
+    def times(self, rows: Any) -> Any:
+        """rows · weights, for rows over this stage's neurons; sparse when both are."""
+        return rows @ self.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,12 +160,12 @@ def _matrix(rows: Rows, values: Floats) -> tuple[Any, Any]:
         dense = Rows(rows.inputs, rows.start, rows.columns, values).to_dense().astype(np.float64)
         absolute = Rows(rows.inputs, rows.start, rows.columns, np.abs(values)).to_dense().astype(np.float64)
         return dense, absolute
-    from scipy.sparse import csr_matrix
+    from scipy.sparse import csr_array
 
     shape = (rows.outputs, rows.inputs)
     return (
-        csr_matrix((values, rows.columns, rows.start), shape=shape),
-        csr_matrix((np.abs(values), rows.columns, rows.start), shape=shape),
+        csr_array((values, rows.columns, rows.start), shape=shape),
+        csr_array((np.abs(values), rows.columns, rows.start), shape=shape),
     )
 
 
