@@ -12,7 +12,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
-DRIVEN = [("tests/unit/test_boxes.py", "native or label_counts or bits or budget or single_leaf")]
+DRIVEN = [
+    ("tests/unit/test_boxes.py", "native or label_counts or bits or budget or single_leaf"),
+    ("tests/unit/test_evaluate.py", "definition or width or counts"),
+    ("tests/unit/test_enumerate.py", "every_way or odd_widths or split or beyond or witnesses or deadline"),
+    ("tests/unit/test_sample.py", "words or region or ball or weights or arithmetic or threads"),
+]
 """Test file and which of its tests (pytest's -k; "" for all): Python is slow under these tools."""
 BUILD = """
 import sys
