@@ -386,7 +386,7 @@ static inline int64_t node_cost(const level *at) { return 150 + 20 * at->count; 
 
 static inline int64_t block_cost(const enumerate_task *task, const level *at)
 {
-    int64_t run = at->live * (3 + used_cells(task) * 3 / 4) + task->output_count * used_cells(task) * 4;
+    int64_t run = at->live * (5 + used_cells(task) * 5 / 4) + task->output_count * used_cells(task) * 4;
     return 100 + at->live * 10 + runs(task) * run;
 }
 
