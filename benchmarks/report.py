@@ -27,9 +27,9 @@ def _machine(rows: list[Row]) -> str:
     facts = ", ".join(f"{name} {value}" for name, value in rows[-1]["machine"].items())
     limit = rows[-1]["limit"]
     return (
-        f"Machine: {facts}.\n\nEach way of a row had {limit:g} s; `—` did not finish. Ratios are to the exact engine that "
-        "`auto` chose, in the same run. Below 0.2 s the fastest of five repetitions counts. The cnf ways include C "
-        "generation, CBMC and the counter, for every query of the row.\n"
+        f"Machine: {facts}.\n\nEach way of a row had {limit:g} s; `—` did not finish. Ratios are to the exact "
+        "engine that `auto` chose, in the same run. Below 0.2 s the fastest of five repetitions counts. "
+        "The cnf ways include C generation, CBMC and the counter, for every query of the row.\n"
     )
 
 
@@ -51,7 +51,10 @@ def _truth(rows: list[Row], table: int) -> str:
             )
         return "\n".join(lines) + "\n"
     lines = [
-        f"The tree has {rows[0]['facts']['leaves']} leaves and is right on {100 * rows[0]['facts']['test_accuracy']:.2f} % of the test images.\n",
+        (
+            f"The tree has {rows[0]['facts']['leaves']} leaves and is right on "
+            f"{100 * rows[0]['facts']['test_accuracy']:.2f} % of the test images.\n"
+        ),
         "| digit | inputs in the ball | robust, exactly | sampled 100 | 1,000 | 10,000 |",
         "|--:|--:|--:|--:|--:|--:|",
     ]

@@ -22,7 +22,8 @@ from quantify.evidence.totals import region_total
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Witness
 from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
-from quantify.resources import Limits, Progress
+from quantify.resources import Limits, Progress, Stop
+from quantify.tools.process import stopped_by
 
 if TYPE_CHECKING:
     from quantify.cnf.engine import CnfEngine
@@ -102,17 +103,21 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
     interrupted = False
     for number, (case, grid_case) in enumerate(zip(problem.cases, grid.cases, strict=True)):
         progress.update("counting", number, len(problem.cases))
-        if interrupted:
-            cases.append(unfinished(problem, grid, case, grid_case))
-            continue
-        try:
-            evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress)
-        except KeyboardInterrupt:
-            interrupted = True
-            evidence, case_checks = unfinished(problem, grid, case, grid_case), ()
+        evidence: CaseEvidence = unfinished(problem, grid, case, grid_case)
+        case_checks: tuple[Check, ...] = ()
+        if not (interrupted or options.limits.stopped()):
+            try:
+                with stopped_by(options.limits.stop or Stop()):
+                    evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress)
+            except KeyboardInterrupt:
+                interrupted = True
+            except UndecidedError:
+                if not options.limits.stopped():
+                    raise
         cases.append(evidence)
         checks.extend(case_checks)
     progress.update("counting", len(problem.cases), len(problem.cases))
+    interrupted = interrupted or options.limits.stopped()
     if interrupted:
         checks.append(Check("interrupted", "warning", "stopped by the user; unfinished counts are bounds"))
     decided = all(
@@ -156,7 +161,9 @@ def available_engines(options: Options) -> dict[str, Engine]:
 
 def unknown_engine(name: str, known: Mapping[str, object]) -> InputError:
     """The error for an engine name that is not there."""
-    return InputError(f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted({*known, 'cnf'}))}")
+    return InputError(
+        f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted({*known, 'cnf'}))}"
+    )
 
 
 def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine], wanted: str) -> tuple[Engine, str]:
@@ -432,7 +439,7 @@ def emit(
         InputError: There is no such case or query.
         MissingToolError: CBMC is needed and not installed.
     """
-    from quantify.cnf import cbmc, codegen, dimacs
+    from quantify.cnf import cbmc, codegen
 
     prepared = prepare(model_path, property_path, options, progress)
     problem, grid = prepared.problem, prepared.grid
@@ -443,11 +450,11 @@ def emit(
     if query is not None and query not in names:
         raise InputError(f"the property has no count called {query!r}", f"choose one of: {', '.join(names)}")
     wanted = names[query] if query is not None else case.queries[0]
+    shown = codegen.Names(tuple(f.name for f in problem.domain), problem.model.classes)
     if form == "c":
-        shown = codegen.Names(tuple(f.name for f in problem.domain), problem.model.classes)
         return codegen.emit_c(grid, case, wanted, shown)
     translation = cbmc.translate(grid, case, wanted, options.limits)
-    return dimacs.dimacs_bytes(dimacs.absorb_multiplier(translation.cnf)).decode("ascii")
+    return cbmc.dimacs_text(translation, wanted, shown)
 
 
 def count_cnf(
@@ -487,7 +494,9 @@ def count_cnf(
             note=f"{tool.name} {tool.version}",
         ),
         checks=(
-            Check("calibration", "ok", f"{found.counter} {tool.version}: {found.calibration.checked} known counts right"),
+            Check(
+                "calibration", "ok", f"{found.counter} {tool.version}: {found.calibration.checked} known counts right"
+            ),
             *(Check("note", "ok", note) for note in found.notes),
         ),
         seconds=time.monotonic() - started,

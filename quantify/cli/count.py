@@ -98,7 +98,7 @@ def command(
         epsilon=epsilon,
         delta=delta,
     )
-    with output.progress(quiet) as shown:
+    with output.progress(quiet) as shown, output.stoppable(limits):
         evidence = pipeline.count(model, property_file, options, shown)
     if not quiet and str(json_file) != "-":
         from quantify.report import terminal

@@ -132,8 +132,12 @@ class PreparedTree:
         count = max(1, len(self.used))
         # cffi frees what nothing refers to: every array the struct points at is kept beside it.
         self._arrays = [
-            nodes, ffi.new("uint64_t[]", flat), ffi.new("int64_t[]", offsets or [-1]),
-            ffi.new("qbox_frame[]", 4 * self.depth + 8), ffi.new("int64_t[]", 2 * count), ffi.new("int32_t[]", count),
+            nodes,
+            ffi.new("uint64_t[]", flat),
+            ffi.new("int64_t[]", offsets or [-1]),
+            ffi.new("qbox_frame[]", 4 * self.depth + 8),
+            ffi.new("int64_t[]", 2 * count),
+            ffi.new("int32_t[]", count),
         ]
         keep.nodes, keep.features, keep.labels = nodes, len(self.used), self.labels
         keep.prefix = self._arrays[1] if flat else ffi.NULL
@@ -162,8 +166,11 @@ class PreparedTree:
         module = native_module()
         cast = module.ffi.from_buffer
         arguments = (
-            cast("int64_t[]", low), cast("int64_t[]", high), cast("uint64_t[]", residual, require_writable=True),
-            cast("uint8_t[]", touched, require_writable=True), cast("uint8_t[]", status, require_writable=True),
+            cast("int64_t[]", low),
+            cast("int64_t[]", high),
+            cast("uint64_t[]", residual, require_writable=True),
+            cast("uint8_t[]", touched, require_writable=True),
+            cast("uint8_t[]", status, require_writable=True),
         )
         with self._scratch:
             module.lib.qbox_count(self._native, boxes, *arguments)

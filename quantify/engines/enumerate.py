@@ -121,9 +121,7 @@ class EnumerateEngine:
             for query, found in zip(case.queries, tally.counts, strict=True)
         }
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """The first satisfying input in the order of the search; None also when the deadline came first."""
         single = GridCase(case.region, (query,), ())
         plan = self._accepted(problem, single)
@@ -203,9 +201,7 @@ class EnumerateEngine:
         return _Task(sliced, ISAS[name], self.lane_bits, prefix_bits, prefix)
 
     # --- counting ---
-    def _counted(
-        self, problem: GridProblem, case: GridCase, plan: Plan, limits: Limits, progress: Progress
-    ) -> Tally:
+    def _counted(self, problem: GridProblem, case: GridCase, plan: Plan, limits: Limits, progress: Progress) -> Tally:
         if not plan.points * plan.factor:
             return Tally([0] * len(case.queries))
         if plan.sliced is None:

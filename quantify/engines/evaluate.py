@@ -64,9 +64,7 @@ def labels(problem: GridProblem, positions: NDArray[np.int64]) -> NDArray[np.int
     return out
 
 
-def truths(
-    problem: GridProblem, case: GridCase, query: GridQuery, positions: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def truths(problem: GridProblem, case: GridCase, query: GridQuery, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether each row of `positions` (rows × features) lies in the case's region and satisfies the query.
 
     Raises:

@@ -117,9 +117,7 @@ class SampleEngine:
             )
         return counts
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """The first draw that satisfies the query among some four million, or None."""
         space = _accepted(problem, case)[0]
         if not space.total:

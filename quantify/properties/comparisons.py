@@ -83,9 +83,7 @@ def _label(resolver: Resolver, wanted: bool, entries: Iterable[tuple[Value, int]
     return terms.label_in(found, len(classes))
 
 
-def _category(
-    resolver: Resolver, wanted: bool, category: Category, entries: Iterable[tuple[Value, int]]
-) -> BoolExpr:
+def _category(resolver: Resolver, wanted: bool, category: Category, entries: Iterable[tuple[Value, int]]) -> BoolExpr:
     feature = resolver.scope.feature(category.feature)
     assert isinstance(feature, CategoricalFeature)
     positions: set[int] = set()

@@ -39,7 +39,7 @@ def parse(node: Node, what: str, scope: Scope) -> BoolExpr:
         InputError: Anything in it has no meaning here, with file, line and column.
     """
     if not isinstance(node, Scalar) or node.value is None:
-        fail(node, f"{what} must be an expression, not {describe(node)}", "write it in quotes: \"a < 3 and b\"")
+        fail(node, f"{what} must be an expression, not {describe(node)}", 'write it in quotes: "a < 3 and b"')
     try:
         return _Resolver(scope).condition(syntax.parse(node.text), {})
     except ExpressionError as error:

@@ -13,7 +13,18 @@ from quantify.properties.yaml import listed, suggest
 RESERVED = ("label", "x", "score")
 """Names that never stand for a feature of that name."""
 FUNCTIONS = (
-    "abs", "all", "any", "count", "feature", "implies", "is_missing", "len", "max", "min", "range", "sum",
+    "abs",
+    "all",
+    "any",
+    "count",
+    "feature",
+    "implies",
+    "is_missing",
+    "len",
+    "max",
+    "min",
+    "range",
+    "sum",
 )
 
 
@@ -57,7 +68,7 @@ class Scope:
         if not close:
             near = suggest(name.replace("_", " "), names)
             if near:
-                return near, "names that are no identifiers are written feature(\"odd name\")"
+                return near, 'names that are no identifiers are written feature("odd name")'
         return close, f"features: {listed(names)}; answers: label"
 
     def class_index(self, text: str) -> int | None:

@@ -187,7 +187,7 @@ _INSTEAD = {
     "<>": "write !=",
     ":=": "assignments are not in the language",
     ";": "one expression a property: join parts with and",
-    ".": "names with dots are written as feature(\"…\")",
+    ".": 'names with dots are written as feature("…")',
     ":": "slices are not in the language: loop with for i in range(…)",
     "is": "write == or !=",
     "if": "conditional expressions are not in the language: write implies(a, b)",

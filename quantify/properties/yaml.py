@@ -79,7 +79,7 @@ def fail(node: Node, message: str, hint: str) -> NoReturn:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """" (did you mean 'x'?)" for the closest known word, a number of the same value first; or nothing."""
+    """ " (did you mean 'x'?)" for the closest known word, a number of the same value first; or nothing."""
     every, value = list(known), exact_decimal(word)
     close = [] if value is None else [other for other in every if exact_decimal(other) == value][:1]
     close = close or difflib.get_close_matches(word, every, n=1, cutoff=0.6)

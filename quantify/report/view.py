@@ -119,8 +119,10 @@ def _single(evidence: Evidence, kind: str) -> Iterator[Table]:
     headers = ("count", number, "scientific", "share", "guarantee", "engine", "time")
     styles: tuple[Style, ...] = ("text", "number", "number", "number", "text", "text", "number")
     yield _without_empty(Table("Counts", headers, styles, tuple(rows)))
-    rates = tuple((name.replace("/", " of ", 1) if kind == "classes" else name, *_rate(rate))
-                  for name, rate in case.metrics.items())
+    rates = tuple(
+        (name.replace("/", " of ", 1) if kind == "classes" else name, *_rate(rate))
+        for name, rate in case.metrics.items()
+    )
     if rates:
         yield Table("Rates", ("rate", "value", "guarantee"), ("text", "number", "text"), rates)
 
@@ -214,17 +216,19 @@ def _robustness(evidence: Evidence) -> Iterator[Table]:
         if count is None:
             continue
         guarantee, engine, time = _origin(count)
-        rows.append((
-            "—" if case.row is None else str(case.row),
-            case.label or "—",
-            "—" if case.epsilon is None else plain(case.epsilon),
-            _ball(case.total, scale),
-            _robust(count, scale),
-            _share(count, case.total),
-            guarantee,
-            engine,
-            time,
-        ))
+        rows.append(
+            (
+                "—" if case.row is None else str(case.row),
+                case.label or "—",
+                "—" if case.epsilon is None else plain(case.epsilon),
+                _ball(case.total, scale),
+                _robust(count, scale),
+                _share(count, case.total),
+                guarantee,
+                engine,
+                time,
+            )
+        )
     yield Table(
         "Inputs",
         ("row", "label", "ε", "neighbours", "robust", "share", "guarantee", "engine", "time"),
@@ -257,13 +261,15 @@ def _curve(cases: tuple[CaseEvidence, ...]) -> Table:
     rows = []
     for epsilon, rates in by_epsilon.items():
         lowest = min(rates, key=lambda rate: rate.lower)
-        rows.append((
-            "—" if epsilon is None else plain(epsilon),
-            str(len(rates)),
-            str(sum(rate.lower == 1 for rate in rates)),
-            str(sum(rate.lower != rate.upper for rate in rates)),
-            percent_range(lowest.lower, lowest.upper),
-        ))
+        rows.append(
+            (
+                "—" if epsilon is None else plain(epsilon),
+                str(len(rates)),
+                str(sum(rate.lower == 1 for rate in rates)),
+                str(sum(rate.lower != rate.upper for rate in rates)),
+                percent_range(lowest.lower, lowest.upper),
+            )
+        )
     headers = ("ε", "inputs", "robust everywhere", "undecided", "least robust")
     return Table("Summary", headers, ("number",) * 5, tuple(rows))
 

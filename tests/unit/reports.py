@@ -143,9 +143,7 @@ def cnf() -> CnfEvidence:
     formula: dict[str, object] = {
         "path": "f.cnf.gz", "sha256": DIGEST, "variables": 5000, "clauses": 20_000, "projection": 300,
     }  # fmt: skip
-    count = Count(
-        2**300 - 5, 2**300 - 5, Guarantee.PROB_EXACT, "ganak", 1.5, "", delta=Fraction(1, 10**9), seed=1
-    )
+    count = Count(2**300 - 5, 2**300 - 5, Guarantee.PROB_EXACT, "ganak", 1.5, "", delta=Fraction(1, 10**9), seed=1)
     return CnfEvidence(formula, count, (Check("calibration", "ok", "26 formulas"),), seconds=1.6)
 
 
