@@ -18,7 +18,7 @@ Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 CLASSES: tuple[tuple[Any, ...], ...] = (
     ("no", "yes"), ("strong left", "weak left", "none", "it's"), (0, 1), (-1, 0, 7), (False, True), ("1", "0"),
-    (3, 4, 5, 6), ("only",), (1.0, 2.0), ("outside", "gap"), ("True", "b"),
+    (3, 4, 5, 6), (2, 10), ("only",), (1.0, 2.0), ("outside", "gap"), ("True", "b"),
 )  # fmt: skip
 
 
