@@ -307,6 +307,9 @@ def _cross_check(
     try:
         checks.append(crosscheck.partitions(counts, grid_case.partitions, total))
         confirmed = False
+        refusal = None if first.name == "cnf" else known["cnf"].refuses(grid, grid_case)
+        if refusal is not None:
+            checks.append(Check("cross-check cnf", "skipped", refusal + where))
         for engine in _second_ways(grid, grid_case, first, known, budget):
             progress.update(f"cross-checking with {engine.name}")
             try:

@@ -65,6 +65,10 @@ class Scope:
         """End of the message, and the hint, about a name that means nothing."""
         names = [feature.name for feature in self.domain]
         close = suggest(name, [*names, *LIBRARY, *FUNCTIONS, *RESERVED])
+        if any(name in feature.values for feature in self.domain if isinstance(feature, CategoricalFeature)):
+            return "", f"values of categorical features are text, in quotes: '{name}'"
+        if name in self.classes:
+            return "", f"labels are text, in quotes: label == '{name}'"
         if not close:
             near = suggest(name.replace("_", " "), names)
             if near:

@@ -273,6 +273,8 @@ class _Parser:
         """The error about the current token."""
         kind, word, at = self.tokens[self.place]
         found = "the expression ends too early" if kind == "end" else f"unexpected {word!r}"
+        if kind == "name" and self.place and self.tokens[self.place - 1][0] == "name":
+            return ExpressionError(at, found, 'names with spaces are written feature("…"), text in quotes')
         if wanted:
             found += f" instead of {wanted}"
         return ExpressionError(at, found, _INSTEAD.get(kind, "check brackets and operators; and, or, not are words"))

@@ -129,7 +129,7 @@ def parse(content: bytes, file: str) -> Node:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{file}:{line}: not UTF-8 text", "save the file as UTF-8") from None
+        raise InputError(f"{file}:{line}: not UTF-8 text", "a property file is YAML, saved as UTF-8") from None
     builder = _Builder(file)
     try:
         for event in YAML(typ="safe", pure=True, plug_ins=[]).parse(text):

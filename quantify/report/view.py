@@ -116,7 +116,7 @@ def _single(evidence: Evidence, kind: str) -> Iterator[Table]:
         yield from _confusions(case, scale)
     rows = [(n, *_number(c, scale), _share(c, case.total), *_origin(c)) for n, c in case.counts.items()]
     number = "number" if scale is None else "probability"
-    headers = ("count", number, "scientific", "share", "guarantee", "engine", "time")
+    headers = ("count", number, "scientific", "of domain", "guarantee", "engine", "time")
     styles: tuple[Style, ...] = ("text", "number", "number", "number", "text", "text", "number")
     yield _without_empty(Table("Counts", headers, styles, tuple(rows)))
     rates = tuple(

@@ -358,6 +358,9 @@ def test_text_of_several_lines() -> None:
         # names
         ("colur == 'red'", ["'colur' is unknown", "did you mean 'colour'?"]),
         ("odd_name > 1", ["unknown"]),
+        ("odd name (cm) > 1", ["unexpected 'name'", 'feature("…")']),
+        ("colour == green", ["'green' is unknown", "in quotes: 'green'"]),
+        ("label == left", ["'left' is unknown", "label == 'left'"]),
         ("feature('odd name') > 1", ["did you mean 'odd name (cm)'?"]),
         ("label == 'lefft'", ["no label 'lefft'", "did you mean 'left'?", "'right'"]),
         ("label == 2", ["no label '2'"]),
