@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from quantify.report.numbers import percent
+
 Row = dict[str, Any]
 
 
@@ -66,9 +68,7 @@ def _truth(rows: list[Row], table: int) -> str:
             for n in (100, 1_000, 10_000)
         ]
         lines.append(
-            f"| {row['key'].split()[-1]} | {total:.3e} | {100 * float(robust):.4f} % | {' | '.join(sampled)} |".replace(
-                "e+", "e"
-            )
+            f"| {row['key'].split()[-1]} | {total:.3e} | {percent(robust)} | {' | '.join(sampled)} |".replace("e+", "e")
         )
     return "\n".join(lines) + "\n"
 
