@@ -95,6 +95,9 @@ class _Resolver:
             "list": "use all(…), any(…) or count(…)",
         }
         kind = type_name(value)
+        if isinstance(value, FeatureValue):
+            name = self.scope.feature(value.feature).name
+            hints["number"] = f"compare it with something, or give {name!r} type: bool in the domain if it is 0 or 1"
         _wrong(at, f"a truth value is needed here, not a {kind}", hints[kind])
 
     def number(self, part: Syntax, loops: Loops) -> NumberExpr:

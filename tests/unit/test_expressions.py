@@ -388,7 +388,7 @@ def test_text_of_several_lines() -> None:
         ("colour == 3", ["no value '3'", "'red'"]),
         ("colour == a", ["compared with a number"]),
         ("colour + 1 > 2", ["not a category"]),
-        ("a", ["truth value is needed here, not a number", "x != 0"]),
+        ("a", ["truth value is needed here, not a number", "give 'a' type: bool"]),
         ("a and b", ["truth value is needed"]),
         ("a == 'red'", ["not a text"]),
         ("'red'", ["truth value is needed"]),
