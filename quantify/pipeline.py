@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quantify import discretise, properties, readers
 from quantify import engines as engine_room
@@ -391,7 +392,9 @@ def _witnesses(
             continue
         positions = _find_witness(prepared.grid, grid_case, query, known, first, limits)
         if positions is not None:
-            yield _replayed(prepared, grid_case, query, positions)
+            if case.centre is not None:
+                positions = _nearer(prepared.grid, grid_case, query, positions, case.centre)
+            yield _replayed(prepared, case, grid_case, query, positions)
 
 
 def _find_witness(
@@ -406,7 +409,32 @@ def _find_witness(
     return None
 
 
-def _replayed(prepared: Prepared, case: GridCase, query: GridQuery, positions: tuple[int, ...]) -> Witness:
+def _nearer(
+    grid: GridProblem, case: GridCase, query: GridQuery, positions: tuple[int, ...], centre: tuple[int, ...]
+) -> tuple[int, ...]:
+    """A witness that differs from the centre in few features: the others are put back, halves first, while it holds."""
+    point, goal = np.array(positions, dtype=np.int64), np.array(centre, dtype=np.int64)
+
+    def holds(trial: NDArray[np.int64]) -> bool:
+        return bool(engine_room.evaluate.truths(grid, case, query, trial[np.newaxis])[0])
+
+    # A false witness is left as it is, for the replay to find.
+    parts = [np.flatnonzero(point != goal)] if holds(point) else []
+    while parts:
+        part = parts.pop()
+        trial = point.copy()
+        trial[part] = goal[part]
+        if holds(trial):
+            point = trial
+        elif len(part) > 1:
+            half = len(part) // 2
+            parts += [part[half:], part[:half]]
+    return tuple(point.tolist())
+
+
+def _replayed(
+    prepared: Prepared, case: Case, grid_case: GridCase, query: GridQuery, positions: tuple[int, ...]
+) -> Witness:
     """The witness after the original model was asked about it.
 
     Raises:
@@ -416,13 +444,21 @@ def _replayed(prepared: Prepared, case: GridCase, query: GridQuery, positions: t
     point = np.array([positions], dtype=np.int64)
     label = int(problem.model.predict(discretise.to_inputs(problem, point))[0])
     claimed = int(engine_room.evaluate.labels(grid, point)[0])
-    if label != claimed or not bool(engine_room.evaluate.truths(grid, case, query, point)[0]):
+    if label != claimed or not bool(engine_room.evaluate.truths(grid, grid_case, query, point)[0]):
         raise ContradictionError(
             f"a witness for {query.name} does not replay: {problem.domain.shown(positions)} "
             f"gets {problem.model.classes[label]!r} from the model",
             "this is a defect of quantify: please report it with the model and the property",
         )
-    return Witness(query.name, problem.domain.shown(positions), problem.model.classes[label])
+    shown = problem.domain.shown(positions)
+    if case.centre is None:
+        return Witness(query.name, shown, problem.model.classes[label])
+    changed = {
+        feature.name: feature.shown(before)
+        for feature, before, after in zip(problem.domain, case.centre, positions, strict=True)
+        if before != after
+    }
+    return Witness(query.name, shown, problem.model.classes[label], changed)
 
 
 # --- the other two commands that count or write ----------------------------------------------------------------------

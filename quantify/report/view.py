@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -285,7 +285,7 @@ def _witnesses(evidence: Evidence) -> Iterator[Table]:
     found = [(case, witness) for case in evidence.cases for witness in case.witnesses]
     if not found:
         return
-    rows = tuple((_whose(case, witness), witness.label, _input(witness.input)) for case, witness in found)
+    rows = tuple((_whose(case, witness), witness.label, _input(witness)) for case, witness in found)
     left_out = len(rows) - SHOWN_WITNESSES
     title = "Witnesses, each run through the model" + (f" ({left_out} more in the JSON)" if left_out > 0 else "")
     yield Table(title, ("of", "model says", "input"), ("text", "text", "text"), rows[:SHOWN_WITNESSES])
@@ -298,10 +298,19 @@ def _whose(case: CaseEvidence, witness: Witness) -> str:
     return witness.query + (f" ({', '.join(where)})" if where else "")
 
 
-def _input(values: Mapping[str, object]) -> str:
-    shown = [f"{name} = {'missing' if value is None else value}" for name, value in values.items()]
+def _input(witness: Witness) -> str:
+    """The input; beside a row, where it differs from that row."""
+    values = witness.input
+    if witness.changed is None:
+        shown = [f"{name} = {_value(value)}" for name, value in values.items()]
+    else:
+        shown = [f"{name}: {_value(before)} → {_value(values[name])}" for name, before in witness.changed.items()]
     rest = len(shown) - SHOWN_FEATURES
-    return ", ".join(shown[:SHOWN_FEATURES]) + (f", … ({rest} more features)" if rest > 0 else "")
+    return ", ".join(shown[:SHOWN_FEATURES]) + (f", … ({rest} more features)" if rest > 0 else "") or "the row itself"
+
+
+def _value(value: object) -> str:
+    return "missing" if value is None else str(value)
 
 
 def _meanings(counts: Iterable[Count]) -> Iterator[str]:

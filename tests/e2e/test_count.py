@@ -108,7 +108,14 @@ def test_robustness(
         f"property: robustness\nname: r\ninputs: {{file: rows.csv}}\nepsilon: [1, {epsilon + 1}]\n"
         f"norm: {norm}\nclip: [0, 15]\n"
     )
-    got = answer("model.pkl", "--property", "property.yaml")["inputs"]
+    whole = answer("model.pkl", "--property", "property.yaml")
+    got = whole["inputs"]
+    for witness in whole["witnesses"]:
+        row = dict(zip("ab", centres[witness["row"]], strict=True))
+        assert witness["changed"] == {name: row[name] for name in "ab" if witness["input"][name] != row[name]}
+        for name, before in witness["changed"].items():
+            nearer = witness["input"] | {name: before}
+            assert small_tree.predict([[nearer["a"], nearer["b"]]])[0] == small_tree.predict([list(row.values())])[0]
     assert [(entry["row"], Fraction(str(entry["epsilon"]))) for entry in got] == [
         (row, e) for row in range(3) for e in (1, epsilon + 1)
     ]

@@ -110,7 +110,7 @@ def robustness() -> Evidence:
     open_case = {"robust": bounds(4 * 5**783, total - 1)}
     cases.append(case("robustness", open_case, total, row=1, label="1", epsilon=Fraction(2)))
     features = {f"px_{i}": i % 256 for i in range(784)}
-    cases[1] = replace(cases[1], witnesses=(Witness("fragile", features, "7"),))
+    cases[1] = replace(cases[1], witnesses=(Witness("fragile", features, "7", {"px_3": 4, "px_700": 189}),))
     made = evidence("robustness", tuple(cases), 256**784, complete=False)
     return replace(made, property=made.property | {"norm": "linf"}, model=made.model | {"features": 784})
 
