@@ -17,8 +17,8 @@ from sklearn.metrics import f1_score
 from sklearn.tree import DecisionTreeClassifier
 
 from quantify import engines, pipeline
-from quantify.engines import descent
 from quantify.cnf.engine import CnfEngine
+from quantify.engines import descent
 from quantify.errors import QuantifyError
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.problem import GridCase, GridProblem
