@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from quantify.report.numbers import percent
+
 Row = dict[str, Any]
 
 
@@ -27,9 +29,9 @@ def _machine(rows: list[Row]) -> str:
     facts = ", ".join(f"{name} {value}" for name, value in rows[-1]["machine"].items())
     limit = rows[-1]["limit"]
     return (
-        f"Machine: {facts}.\n\nEach way of a row had {limit:g} s; `—` did not finish. Ratios are to the exact engine that "
-        "`auto` chose, in the same run. Below 0.2 s the fastest of five repetitions counts. The cnf ways include C "
-        "generation, CBMC and the counter, for every query of the row.\n"
+        f"Machine: {facts}.\n\nEach way of a row had {limit:g} s; `—` did not finish. Ratios are to the exact "
+        "engine that `auto` chose, in the same run. Below 0.2 s the fastest of five repetitions counts. "
+        "The cnf ways include C generation, CBMC and the counter, for every query of the row.\n"
     )
 
 
@@ -51,7 +53,10 @@ def _truth(rows: list[Row], table: int) -> str:
             )
         return "\n".join(lines) + "\n"
     lines = [
-        f"The tree has {rows[0]['facts']['leaves']} leaves and is right on {100 * rows[0]['facts']['test_accuracy']:.2f} % of the test images.\n",
+        (
+            f"The tree has {rows[0]['facts']['leaves']} leaves and is right on "
+            f"{100 * rows[0]['facts']['test_accuracy']:.2f} % of the test images.\n"
+        ),
         "| digit | inputs in the ball | robust, exactly | sampled 100 | 1,000 | 10,000 |",
         "|--:|--:|--:|--:|--:|--:|",
     ]
@@ -63,9 +68,7 @@ def _truth(rows: list[Row], table: int) -> str:
             for n in (100, 1_000, 10_000)
         ]
         lines.append(
-            f"| {row['key'].split()[-1]} | {total:.3e} | {100 * float(robust):.4f} % | {' | '.join(sampled)} |".replace(
-                "e+", "e"
-            )
+            f"| {row['key'].split()[-1]} | {total:.3e} | {percent(robust)} | {' | '.join(sampled)} |".replace("e+", "e")
         )
     return "\n".join(lines) + "\n"
 

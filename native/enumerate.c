@@ -19,10 +19,14 @@ typedef unsigned __int128 u128;
 #define FALSE_LITERAL 0xFFFFFFFEu
 #define TRUE_LITERAL 0xFFFFFFFFu
 #define NO_LANE 0xFFFFFFFFu
-enum { CELL_BITS = 9, CELL = 64, SPARE_SLOTS = 3 };
+/* A leaf may have EXTRA_LANES more inputs than a block has lanes: its steps are then run once for each of their values.
+ * It does when the last input fixed left at least SLOW in 16 of the gates, so that fixing more would gain little.
+ */
+enum { CELL_BITS = 9, CELL = 64, SPARE_SLOTS = 3, EXTRA_LANES = 3, SLOW = 15 };
 
 typedef struct {
     int64_t start, count; /* of the gates, in the arena */
+    int64_t live;         /* gates that some output needs */
     int32_t feature;      /* whose highest open bit is fixed below this node */
     int32_t next;         /* value to try next: 0, 1, or 2 when both are done */
 } level;
@@ -116,31 +120,53 @@ static void assign_lanes(enumerate_task *task, int any)
     }
 }
 
+static inline int64_t slot_cells(const enumerate_task *task)
+{
+    return task->lane_bits > CELL_BITS ? (int64_t)1 << (task->lane_bits - CELL_BITS) : 1;
+}
+
+/* The leaf's lanes within a block, the cells of a slot that they fill, and how often the steps are run over them. */
+static inline int32_t block_lanes(const enumerate_task *task)
+{
+    return task->lanes < task->lane_bits ? task->lanes : task->lane_bits;
+}
+
+static inline int64_t used_cells(const enumerate_task *task)
+{
+    return block_lanes(task) > CELL_BITS ? (int64_t)1 << (block_lanes(task) - CELL_BITS) : 1;
+}
+
+static inline int64_t runs(const enumerate_task *task)
+{
+    return task->lanes > task->lane_bits ? (int64_t)1 << (task->lanes - task->lane_bits) : 1;
+}
+
 /* --- a block of bit slices -------------------------------------------------------------------------------------- */
 static inline uint32_t take_slot(const enumerate_task *task, int64_t *free_count, int64_t *fresh)
 {
     return *free_count ? task->free_slots[--*free_count] : (uint32_t)(*fresh)++;
 }
 
+/* Slots: one pattern a lane, all ones, the mask and its scratch, then registers. */
+static uint32_t pattern_slots(const enumerate_task *task) { return (uint32_t)task->lane_bits + EXTRA_LANES; }
+static uint32_t ones_slot(const enumerate_task *task) { return pattern_slots(task); }
+static uint32_t mask_slot(const enumerate_task *task) { return pattern_slots(task) + 1; }
+
 static int make_memory(enumerate_task *task)
 {
-    int64_t stride = task->lane_bits > CELL_BITS ? (int64_t)1 << (task->lane_bits - CELL_BITS) : 1;
+    int64_t stride = slot_cells(task);
     task->memory = aligned_alloc(CELL, (size_t)(task->slot_limit * stride) * CELL);
     if (!task->memory) return 0;
-    memset(task->memory, 0, (size_t)((task->lane_bits + SPARE_SLOTS) * stride) * CELL);
+    memset(task->memory, 0, (size_t)((pattern_slots(task) + SPARE_SLOTS) * stride) * CELL);
     for (int32_t lane = 0; lane < task->lane_bits; lane++) {
         uint64_t *words = (uint64_t *)(task->memory + lane * stride * CELL);
         for (int64_t w = 0; w < stride * (CELL / 8); w++)
             for (int b = 0; b < 64; b++)
                 if (((uint64_t)w * 64 + (uint64_t)b) >> lane & 1) words[w] |= (uint64_t)1 << b;
     }
-    memset(task->memory + task->lane_bits * stride * CELL, 0xFF, (size_t)stride * CELL);
+    memset(task->memory + ones_slot(task) * stride * CELL, 0xFF, (size_t)stride * CELL);
     return 1;
 }
-
-/* Slots: one pattern a lane, all ones, the mask, then registers. */
-static uint32_t ones_slot(const enumerate_task *task) { return (uint32_t)task->lane_bits; }
-static uint32_t mask_slot(const enumerate_task *task) { return (uint32_t)task->lane_bits + 1; }
 
 /* Steps that leave in the mask slot which positions of the features cut by their width exist. */
 static int64_t write_mask(enumerate_task *task, uint32_t stride)
@@ -167,14 +193,13 @@ static int64_t write_mask(enumerate_task *task, uint32_t stride)
     return made;
 }
 
-/* Run the program of a leaf on all values of its lanes. */
-static void run_block(enumerate_task *task, const level *at)
+/* Write the program of a leaf as steps over slots; returns their number. */
+static int64_t write_steps(enumerate_task *task, const level *at)
 {
-    uint32_t stride = task->lane_bits > CELL_BITS ? 1u << (task->lane_bits - CELL_BITS) : 1;
-    int64_t cells = task->lanes > CELL_BITS ? (int64_t)1 << (task->lanes - CELL_BITS) : 1;
+    uint32_t stride = (uint32_t)slot_cells(task);
     uint32_t inputs = (uint32_t)task->inputs;
     const residual_gate *gates = task->arena + at->start;
-    int64_t free_count = 0, fresh = task->lane_bits + SPARE_SLOTS;
+    int64_t free_count = 0, fresh = pattern_slots(task) + SPARE_SLOTS;
     task->masks_used = 0;
     int64_t made = write_mask(task, stride);
     for (int64_t i = 0; i < at->count; i++) task->map[i] = gates[i].uses;
@@ -196,18 +221,26 @@ static void run_block(enumerate_task *task, const level *at)
         task->steps[made++] = (slices_step){target * stride, slots[0] * stride, slots[1] * stride, slots[2] * stride,
                                             gates[i].table};
     }
-    task->kernel->run(task->steps, made, task->memory, cells);
+    return made;
 }
 
-/* Position of the first point of the block where the output is true. */
-static void note_found(enumerate_task *task, const uint8_t *block, const uint8_t *mask, int flip)
+/* Give the lanes beyond a block's their values in run number `run`. */
+static void set_extra_lanes(enumerate_task *task, int64_t run)
 {
-    uint64_t index = 0;
+    size_t bytes = (size_t)slot_cells(task) * CELL;
+    for (int32_t lane = task->lane_bits; lane < task->lanes; lane++)
+        memset(task->memory + (size_t)lane * bytes, run >> (lane - task->lane_bits) & 1 ? 0xFF : 0, bytes);
+}
+
+/* Position of the first point of the run's block where the output is true. */
+static void note_found(enumerate_task *task, const uint8_t *block, const uint8_t *mask, int flip, int64_t run)
+{
+    uint64_t index = (uint64_t)run << task->lane_bits;
     if (block) {
         const uint64_t *a = (const uint64_t *)block, *b = (const uint64_t *)mask;
         uint64_t w = 0, turn = flip ? ~(uint64_t)0 : 0;
         while (!((a[w] ^ turn) & b[w])) w++;
-        index = w * 64 + (uint64_t)__builtin_ctzll((a[w] ^ turn) & b[w]);
+        index |= w * 64 + (uint64_t)__builtin_ctzll((a[w] ^ turn) & b[w]);
     }
     for (int32_t k = 0; k < task->feature_count; k++) {
         const feature *f = task->features + k;
@@ -219,42 +252,64 @@ static void note_found(enumerate_task *task, const uint8_t *block, const uint8_t
     }
 }
 
-/* Add what a leaf holds to every count; returns whether a sought point was found. */
-static int harvest(enumerate_task *task, const level *at, const uint32_t *outputs, int constant)
+/* Add what all outputs are on a node where they are constant; returns whether a sought point was found. */
+static int harvest_constants(enumerate_task *task, const uint32_t *outputs)
 {
     u128 outside, all;
-    assign_lanes(task, !constant);
+    assign_lanes(task, 0);
     volumes(task, &outside, &all);
     task->visited += all;
-    if (!constant) run_block(task, at);
-    int64_t stride = task->lane_bits > CELL_BITS ? (int64_t)1 << (task->lane_bits - CELL_BITS) : 1;
-    int64_t cells = task->lanes > CELL_BITS ? (int64_t)1 << (task->lanes - CELL_BITS) : 1;
-    int repeats = task->lanes < CELL_BITS ? CELL_BITS - task->lanes : 0;
-    int masked = !constant && task->masks_used;
-    const uint8_t *mask = task->memory + (masked ? mask_slot(task) : ones_slot(task)) * stride * CELL;
     for (int32_t i = 0; i < task->output_count; i++) {
-        uint32_t literal = outputs[i];
-        if (literal == FALSE_LITERAL) continue;
-        if (literal == TRUE_LITERAL) {
-            task->counts[i] += all;
-            if (task->seek) {
-                note_found(task, constant ? NULL : mask, mask, 0);
-                return 1;
-            }
-            continue;
-        }
-        uint32_t id = literal >> 1;
-        uint32_t slot = id < (uint32_t)task->inputs ? task->lane_of[id] : task->slot_of[id - (uint32_t)task->inputs];
-        const uint8_t *block = task->memory + slot * stride * CELL;
-        uint64_t hits = task->kernel->count(block, mask, cells);
-        if (literal & 1) hits = task->kernel->count(mask, mask, cells) - hits;
-        task->counts[i] += (u128)(hits >> repeats) * outside;
-        if (task->seek && hits) {
-            note_found(task, block, mask, literal & 1);
+        if (outputs[i] == FALSE_LITERAL) continue;
+        task->counts[i] += all;
+        if (task->seek) {
+            note_found(task, NULL, NULL, 0, 0);
             return 1;
         }
     }
     return 0;
+}
+
+/* Add what one run of a leaf's steps has left in the slots; likewise. */
+static int harvest_run(enumerate_task *task, const uint32_t *outputs, u128 outside, int64_t run)
+{
+    int64_t slot_bytes = slot_cells(task) * CELL, cells = used_cells(task);
+    int repeats = block_lanes(task) < CELL_BITS ? CELL_BITS - block_lanes(task) : 0;
+    const uint8_t *mask = task->memory + (task->masks_used ? mask_slot(task) : ones_slot(task)) * slot_bytes;
+    for (int32_t i = 0; i < task->output_count; i++) {
+        uint32_t literal = outputs[i], id = literal >> 1;
+        if (literal == FALSE_LITERAL) continue;
+        uint32_t slot = literal == TRUE_LITERAL        ? ones_slot(task)
+                        : id < (uint32_t)task->inputs ? task->lane_of[id]
+                                                      : task->slot_of[id - (uint32_t)task->inputs];
+        int flip = literal != TRUE_LITERAL && literal & 1;
+        const uint8_t *block = task->memory + slot * slot_bytes;
+        uint64_t hits = task->kernel->count(block, mask, cells);
+        if (flip) hits = task->kernel->count(mask, mask, cells) - hits;
+        task->counts[i] += (u128)(hits >> repeats) * outside;
+        if (task->seek && hits) {
+            note_found(task, block, mask, flip, run);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Run a leaf's program on all values of its lanes and add what comes out; likewise. */
+static int harvest_block(enumerate_task *task, const level *at, const uint32_t *outputs)
+{
+    u128 outside, all;
+    assign_lanes(task, 1);
+    volumes(task, &outside, &all);
+    task->visited += all;
+    int64_t steps = write_steps(task, at);
+    int found = 0;
+    for (int64_t run = 0; run < runs(task) && !found; run++) {
+        set_extra_lanes(task, run);
+        task->kernel->run(task->steps, steps, task->memory, used_cells(task));
+        found = harvest_run(task, outputs, outside, run);
+    }
+    return found;
 }
 
 /* --- the walk --------------------------------------------------------------------------------------------------- */
@@ -282,10 +337,13 @@ static int is_inner(enumerate_task *task, int32_t depth, int *constant)
     const uint32_t *outputs = outputs_at(task, depth);
     *constant = constant_outputs(task, outputs);
     if (*constant) return 0;
-    residual_mark(task->arena + at->start, at->count, (uint32_t)task->inputs, outputs, task->output_count,
-                  task->occurrences);
-    int32_t best = 0;
-    if (lanes_needed(task, &best) <= task->lane_bits) return 0;
+    if (depth == 0)
+        for (int64_t i = 0; i < at->count; i++) task->arena[i].uses = 0;
+    at->live = residual_mark(task->arena + at->start, at->count, (uint32_t)task->inputs, outputs, task->output_count,
+                             task->occurrences);
+    int32_t best = 0, needed = lanes_needed(task, &best);
+    if (needed <= task->lane_bits) return 0;
+    if (needed <= task->lane_bits + EXTRA_LANES && depth && 16 * at->live >= SLOW * at[-1].live) return 0;
     at->feature = best;
     at->next = 0;
     return 1;
@@ -324,12 +382,12 @@ static void ascend(enumerate_task *task, int32_t depth, int32_t value)
 }
 
 /* Nanoseconds, roughly: what entering a node costs, and what running it as a block does. */
-static inline int64_t node_cost(const level *at) { return 150 + 30 * at->count; }
+static inline int64_t node_cost(const level *at) { return 150 + 20 * at->count; }
 
 static inline int64_t block_cost(const enumerate_task *task, const level *at)
 {
-    int64_t cells = task->lanes > CELL_BITS ? (int64_t)1 << (task->lanes - CELL_BITS) : 1;
-    return 100 + at->count * (10 + cells * 3 / 4) + task->output_count * cells * 4;
+    int64_t run = at->live * (5 + used_cells(task) * 5 / 4) + task->output_count * used_cells(task) * 4;
+    return 100 + at->live * 10 + runs(task) * run;
 }
 
 /* Go on for about `work` nanoseconds, or to the first point that satisfies some output when `seek` is set. */
@@ -346,7 +404,8 @@ int32_t enumerate_run(enumerate_task *task, int64_t work, int32_t seek)
             if (is_inner(task, task->depth, &constant)) continue;
             /* Of the tasks that share the path to an early leaf, the one with zeros further on counts it. */
             int mine = task->depth >= task->prefix_bits || task->prefix >> task->depth == 0;
-            int found = mine && harvest(task, at, outputs_at(task, task->depth), constant);
+            const uint32_t *outputs = outputs_at(task, task->depth);
+            int found = mine && (constant ? harvest_constants(task, outputs) : harvest_block(task, at, outputs));
             if (mine && !constant) work -= block_cost(task, at);
             task->depth--;
             if (task->depth >= 0) ascend(task, task->depth, task->levels[task->depth].next - 1);
@@ -447,7 +506,7 @@ enumerate_task *enumerate_open(const enumerate_gate *gates, int64_t count, const
         task->features[k] = (feature){widths[k], 0, bits[k], bits[k], task->inputs};
         task->inputs += bits[k];
     }
-    task->slot_limit = count + lane_bits + SPARE_SLOTS;
+    task->slot_limit = count + pattern_slots(task) + SPARE_SLOTS;
     task->step_limit = count + 2 * task->inputs;
     task->arena_size = 4 * count + 1;
     task->levels = room(task->inputs + 1, sizeof *task->levels);

@@ -25,13 +25,18 @@ static inline uint32_t substitute(uint32_t t, uint32_t literal, int shift, uint3
     return literal & 1 ? one | zero << shift : t;
 }
 
-/* The literal that `literal` has become after the fixing that filled `map`. */
-uint32_t residual_follow(uint32_t literal, uint32_t inputs, uint32_t input, uint32_t value, const uint32_t *map)
+static inline uint32_t follow(uint32_t literal, uint32_t inputs, uint32_t input, uint32_t value, const uint32_t *map)
 {
     if (literal >= FALSE_LITERAL) return literal;
     uint32_t id = literal >> 1;
     uint32_t now = id >= inputs ? map[id - inputs] : id == input ? FALSE_LITERAL | value : id << 1;
     return now ^ (literal & 1);
+}
+
+/* The literal that `literal` has become after the fixing that filled `map`. */
+uint32_t residual_follow(uint32_t literal, uint32_t inputs, uint32_t input, uint32_t value, const uint32_t *map)
+{
+    return follow(literal, inputs, input, value, map);
 }
 
 /* Fix `input` to `value` in the gates in use: writes what remains to `out`, returns its length, and leaves in `map`
@@ -44,9 +49,16 @@ uint32_t residual_fix(const residual_gate *gates, int64_t count, uint32_t inputs
     for (int64_t i = 0; i < count; i++) {
         const residual_gate *g = gates + i;
         if (!g->uses) continue;
-        uint32_t a = residual_follow(g->a << 1, inputs, input, value, map);
-        uint32_t b = residual_follow(g->b << 1, inputs, input, value, map);
-        uint32_t c = residual_follow(g->c << 1, inputs, input, value, map);
+        uint32_t a = follow(g->a << 1, inputs, input, value, map);
+        uint32_t b = follow(g->b << 1, inputs, input, value, map);
+        uint32_t c = follow(g->c << 1, inputs, input, value, map);
+        if (!((a | b | c) & 1) && a < FALSE_LITERAL && b < FALSE_LITERAL && c < FALSE_LITERAL &&
+            (a == b) == (g->a == g->b) && (a == c) == (g->a == g->c) && (b == c) == (g->b == g->c)) {
+            /* Only the operands' numbers have changed. */
+            out[made] = (residual_gate){a >> 1, b >> 1, c >> 1, g->table, 0};
+            map[i] = (inputs + made++) << 1;
+            continue;
+        }
         uint32_t t = substitute(g->table, a, 4, 0x0F);
         t = substitute(t, b, 2, 0x33);
         t = substitute(t, c, 1, 0x55);
@@ -73,12 +85,14 @@ uint32_t residual_fix(const residual_gate *gates, int64_t count, uint32_t inputs
     return made;
 }
 
-/* Count the uses of every gate from the outputs down (0: dead), and the occurrences of every input among live gates. */
-void residual_mark(residual_gate *gates, int64_t count, uint32_t inputs, const uint32_t *outputs, int32_t output_count,
-                   uint32_t *occurrences)
+/* Count the uses of every gate from the outputs down (0 before, and 0 after: dead), and the
+ * occurrences of every input among live gates. Returns the number of live gates.
+ */
+int64_t residual_mark(residual_gate *gates, int64_t count, uint32_t inputs, const uint32_t *outputs,
+                      int32_t output_count, uint32_t *occurrences)
 {
+    int64_t live = 0;
     for (uint32_t i = 0; i < inputs; i++) occurrences[i] = 0;
-    for (int64_t i = 0; i < count; i++) gates[i].uses = 0;
     for (int32_t i = 0; i < output_count; i++) {
         if (outputs[i] >= FALSE_LITERAL) continue;
         uint32_t id = outputs[i] >> 1;
@@ -87,10 +101,12 @@ void residual_mark(residual_gate *gates, int64_t count, uint32_t inputs, const u
     }
     for (int64_t i = count - 1; i >= 0; i--) {
         if (!gates[i].uses) continue;
+        live++;
         const uint32_t operands[3] = {gates[i].a, gates[i].b, gates[i].c};
         for (int k = 0; k < 3; k++) {
             if (operands[k] < inputs) occurrences[operands[k]]++;
             else gates[operands[k] - inputs].uses++;
         }
     }
+    return live;
 }

@@ -30,7 +30,7 @@ class UnsafeFileError(InputError):
 
 
 class MissingToolError(QuantifyError):
-    """An external program or optional library is not installed; the hint is the command that installs it (exit code 2)."""
+    """A program or optional library is not installed; the hint is the command that installs it (exit code 2)."""
 
 
 class UndecidedError(QuantifyError):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quantify import discretise, properties, readers
 from quantify import engines as engine_room
@@ -25,7 +26,8 @@ from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Wit
 from quantify.ir.model import Tree
 from quantify.ir.network import LinearLayer, Network
 from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
-from quantify.resources import Limits, Progress
+from quantify.resources import Limits, Progress, Stop
+from quantify.tools.process import stopped_by
 
 if TYPE_CHECKING:
     from quantify.cnf.engine import CnfEngine
@@ -120,17 +122,21 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
     interrupted = False
     for number, (case, grid_case) in enumerate(zip(problem.cases, grid.cases, strict=True)):
         progress.update("counting", number, len(problem.cases))
-        if interrupted:
-            cases.append(unfinished(problem, grid, case, grid_case))
-            continue
-        try:
-            evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress)
-        except KeyboardInterrupt:
-            interrupted = True
-            evidence, case_checks = unfinished(problem, grid, case, grid_case), ()
+        evidence: CaseEvidence = unfinished(problem, grid, case, grid_case)
+        case_checks: tuple[Check, ...] = ()
+        if not (interrupted or options.limits.stopped()):
+            try:
+                with stopped_by(options.limits.stop or Stop()):
+                    evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress)
+            except KeyboardInterrupt:
+                interrupted = True
+            except UndecidedError:
+                if not options.limits.stopped():
+                    raise
         cases.append(evidence)
         checks.extend(case_checks)
     progress.update("counting", len(problem.cases), len(problem.cases))
+    interrupted = interrupted or options.limits.stopped()
     if interrupted:
         checks.append(Check("interrupted", "warning", "stopped by the user; unfinished counts are bounds"))
     decided = all(_is_decided(c, case.total, chosen, options) for case in cases for c in case.counts.values())
@@ -185,7 +191,9 @@ def available_engines(options: Options) -> dict[str, Engine]:
 
 def unknown_engine(name: str, known: Mapping[str, object]) -> InputError:
     """The error for an engine name that is not there."""
-    return InputError(f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted({*known, 'cnf'}))}")
+    return InputError(
+        f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted({*known, 'cnf'}))}"
+    )
 
 
 def unfinished(problem: Problem, grid: GridProblem, case: Case, grid_case: GridCase) -> CaseEvidence:
@@ -282,6 +290,9 @@ def _cross_check(
     try:
         checks.append(crosscheck.partitions(counts, grid_case.partitions, total))
         confirmed = False
+        refusal = None if first.name == "cnf" else known["cnf"].refuses(grid, grid_case)
+        if refusal is not None:
+            checks.append(Check("cross-check cnf", "skipped", refusal + where))
         for engine in _second_ways(grid, grid_case, first, known, budget):
             progress.update(f"cross-checking with {engine.name}")
             try:
@@ -363,7 +374,9 @@ def _witnesses(
             continue
         positions = _find_witness(prepared.grid, grid_case, query, known, first, limits)
         if positions is not None:
-            yield _replayed(prepared, grid_case, query, positions)
+            if case.centre is not None:
+                positions = _nearer(prepared.grid, grid_case, query, positions, case.centre)
+            yield _replayed(prepared, case, grid_case, query, positions)
 
 
 def _find_witness(
@@ -378,7 +391,32 @@ def _find_witness(
     return None
 
 
-def _replayed(prepared: Prepared, case: GridCase, query: GridQuery, positions: tuple[int, ...]) -> Witness:
+def _nearer(
+    grid: GridProblem, case: GridCase, query: GridQuery, positions: tuple[int, ...], centre: tuple[int, ...]
+) -> tuple[int, ...]:
+    """A witness that differs from the centre in few features: the others are put back, halves first, while it holds."""
+    point, goal = np.array(positions, dtype=np.int64), np.array(centre, dtype=np.int64)
+
+    def holds(trial: NDArray[np.int64]) -> bool:
+        return bool(engine_room.evaluate.truths(grid, case, query, trial[np.newaxis])[0])
+
+    # A false witness is left as it is, for the replay to find.
+    parts = [np.flatnonzero(point != goal)] if holds(point) else []
+    while parts:
+        part = parts.pop()
+        trial = point.copy()
+        trial[part] = goal[part]
+        if holds(trial):
+            point = trial
+        elif len(part) > 1:
+            half = len(part) // 2
+            parts += [part[half:], part[:half]]
+    return tuple(point.tolist())
+
+
+def _replayed(
+    prepared: Prepared, case: Case, grid_case: GridCase, query: GridQuery, positions: tuple[int, ...]
+) -> Witness:
     """The witness after the original model was asked about it.
 
     Raises:
@@ -389,17 +427,25 @@ def _replayed(prepared: Prepared, case: GridCase, query: GridQuery, positions: t
     inputs = discretise.to_inputs(problem, point)
     label = int(problem.model.predict(inputs)[0])
     claimed = int(engine_room.evaluate.labels(grid, point)[0])
-    holds = bool(engine_room.evaluate.truths(grid, case, query, point)[0])
+    holds = bool(engine_room.evaluate.truths(grid, grid_case, query, point)[0])
+    told = problem.model.classes[label]
     if holds and label != claimed and discretise.may_differ(problem, grid, point):
-        told = f"{problem.model.classes[claimed]} (the model itself: {problem.model.classes[label]})"
-        return Witness(query.name, problem.domain.shown(positions), told)
-    if label != claimed or not holds:
+        told = f"{problem.model.classes[claimed]} (the model itself: {told})"
+    elif label != claimed or not holds:
         raise ContradictionError(
             f"a witness for {query.name} does not replay: {problem.domain.shown(positions)} "
             f"gets {problem.model.classes[label]!r} from the model",
             "this is a defect of quantify: please report it with the model and the property",
         )
-    return Witness(query.name, problem.domain.shown(positions), problem.model.classes[label])
+    shown = problem.domain.shown(positions)
+    if case.centre is None:
+        return Witness(query.name, shown, told)
+    changed = {
+        feature.name: feature.shown(before)
+        for feature, before, after in zip(problem.domain, case.centre, positions, strict=True)
+        if before != after
+    }
+    return Witness(query.name, shown, told, changed)
 
 
 # --- the other two commands that count or write ----------------------------------------------------------------------
@@ -419,7 +465,7 @@ def emit(
         InputError: There is no such case or query.
         MissingToolError: CBMC is needed and not installed.
     """
-    from quantify.cnf import cbmc, codegen, dimacs
+    from quantify.cnf import cbmc, codegen
 
     prepared = prepare(model_path, property_path, options, progress)
     problem, grid = prepared.problem, prepared.grid
@@ -430,11 +476,11 @@ def emit(
     if query is not None and query not in names:
         raise InputError(f"the property has no count called {query!r}", f"choose one of: {', '.join(names)}")
     wanted = names[query] if query is not None else case.queries[0]
+    shown = codegen.Names(tuple(f.name for f in problem.domain), problem.model.classes)
     if form == "c":
-        shown = codegen.Names(tuple(f.name for f in problem.domain), problem.model.classes)
         return codegen.emit_c(grid, case, wanted, shown)
     translation = cbmc.translate(grid, case, wanted, options.limits)
-    return dimacs.dimacs_bytes(dimacs.absorb_multiplier(translation.cnf)).decode("ascii")
+    return cbmc.dimacs_text(translation, wanted, shown)
 
 
 def count_cnf(
@@ -474,7 +520,9 @@ def count_cnf(
             note=f"{tool.name} {tool.version}",
         ),
         checks=(
-            Check("calibration", "ok", f"{found.counter} {tool.version}: {found.calibration.checked} known counts right"),
+            Check(
+                "calibration", "ok", f"{found.counter} {tool.version}: {found.calibration.checked} known counts right"
+            ),
             *(Check("note", "ok", note) for note in found.notes),
         ),
         seconds=time.monotonic() - started,

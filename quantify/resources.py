@@ -7,6 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
+class Stop:
+    """A request to stop, made once and never taken back; it takes no lock, so a signal handler may make it."""
+
+    def __init__(self) -> None:
+        self._requested = False
+
+    def set(self) -> None:
+        """Ask for the stop."""
+        self._requested = True
+
+    def is_set(self) -> bool:
+        """Whether it was asked for."""
+        return self._requested
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one run may use.
@@ -22,22 +37,35 @@ class Limits:
     """Workers to use; results do not depend on it."""
     seed: int = 0
     """Seed of everything random; results with the same seed are identical."""
+    stop: Stop | None = None
+    """Once set, the deadline counts as reached: how Ctrl-C ends a count with the bounds proven so far."""
 
     @classmethod
     def starting_now(
-        cls, timeout: float | None = None, memory_mb: int | None = None, jobs: int = 1, seed: int = 0
+        cls,
+        timeout: float | None = None,
+        memory_mb: int | None = None,
+        jobs: int = 1,
+        seed: int = 0,
+        stop: Stop | None = None,
     ) -> Limits:
         """Limits whose deadline lies `timeout` seconds ahead."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        return cls(deadline, memory_mb, jobs, seed)
+        return cls(deadline, memory_mb, jobs, seed, stop)
 
     def remaining(self) -> float | None:
         """Seconds left (never negative), or None without a deadline."""
+        if self.stopped():
+            return 0.0
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def expired(self) -> bool:
-        """Whether the deadline has passed."""
-        return self.deadline is not None and time.monotonic() >= self.deadline
+        """Whether the deadline has passed, or a stop was asked for."""
+        return self.stopped() or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    def stopped(self) -> bool:
+        """Whether a stop was asked for."""
+        return self.stop is not None and self.stop.is_set()
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ def command(
     from quantify import pipeline
     from quantify.report import json as report_json
 
-    with output.progress(quiet) as shown:
+    with output.progress(quiet) as shown, output.stoppable(limits):
         answer = pipeline.count_cnf(file, counter, limits, epsilon, delta, shown)
     data = report_json.cnf_to_dict(answer)
     if not quiet and str(json_file) != "-":

@@ -107,7 +107,7 @@ def command(
         delta=delta,
         gap=gap,
     )
-    with output.progress(quiet) as shown:
+    with output.progress(quiet) as shown, output.stoppable(limits):
         evidence = pipeline.count(model, property_file, options, shown)
     if not quiet and str(json_file) != "-":
         from quantify.report import terminal

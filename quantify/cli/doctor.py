@@ -67,7 +67,9 @@ def _counters(limits: Limits, progress: Progress) -> list[dict[str, Any]]:
         except QuantifyError as error:
             status, detail = "wrong", error.message
         install = "" if status == "ok" else counter.install
-        entries.append(_entry(name, "counter", counter.by_default, **facts, status=status, detail=detail, install=install))
+        entries.append(
+            _entry(name, "counter", counter.by_default, **facts, status=status, detail=detail, install=install)
+        )
     return entries
 
 
@@ -78,7 +80,12 @@ def _native() -> dict[str, Any]:
         module = importlib.import_module("quantify.engines._native")
     except ImportError as error:
         return _entry(
-            "native", "engines", True, status="missing", detail=str(error), install="pip install --force-reinstall quantify-ml"
+            "native",
+            "engines",
+            True,
+            status="missing",
+            detail=str(error),
+            install="pip install --force-reinstall quantify-ml",
         )
     return _entry("native", "engines", True, path=str(module.__file__))
 

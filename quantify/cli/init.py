@@ -37,7 +37,8 @@ def command(name: str | None, folder: Path | None) -> int:
         raise InputError(f"{target} exists and is not an empty folder", "give another folder as the last argument")
     from quantify.tools.process import run
 
-    shutil.copytree(templates_dir("examples") / name, target, dirs_exist_ok=True)
+    ignored = shutil.ignore_patterns("__pycache__")  # installers compile whatever ends in .py
+    shutil.copytree(templates_dir("examples") / name, target, dirs_exist_ok=True, ignore=ignored)
     done = run([sys.executable, "-P", "train.py"], cwd=target, timeout=TRAINING_SECONDS)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()

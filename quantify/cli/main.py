@@ -108,9 +108,11 @@ def run(arguments: list[str] | None = None) -> int:
 
 def report(message: str, hint: str = "") -> None:
     """One error on stderr, with what to do next."""
-    click.echo(f"quantify: error: {message}", err=True)
-    if hint:
-        click.echo(f"  hint: {hint}", err=True)
+    for line in (f"quantify: error: {message}", *([f"  hint: {hint}"] if hint else [])):
+        # Messages quote files, and a terminal obeys what it is sent.
+        click.echo(
+            "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in line), err=True
+        )
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from quantify.resources import Limits
+from quantify.resources import Limits, Stop
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
@@ -110,5 +110,5 @@ def counter_options(function: Function) -> Function:
 
 
 def limits_from(timeout: float | None, memory: int | None, seed: int, jobs: int) -> Limits:
-    """The limits of this run, the clock starting now."""
-    return Limits.starting_now(timeout, memory, jobs, seed)
+    """The limits of this run, the clock starting now; Ctrl-C within `stoppable` ends them early."""
+    return Limits.starting_now(timeout, memory, jobs, seed, Stop())

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
 from quantify.errors import InputError
-from quantify.resources import Progress
+from quantify.resources import Limits, Progress
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -135,3 +137,21 @@ def progress(quiet: bool) -> Iterator[Progress]:
         yield shown
     finally:
         shown.close()
+
+
+@contextlib.contextmanager
+def stoppable(limits: Limits) -> Iterator[None]:
+    """Within the block, the first Ctrl-C (or SIGTERM) asks for a stop with what is known; the second aborts."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        if limits.stop is None or limits.stop.is_set():
+            raise KeyboardInterrupt
+        limits.stop.set()
+        os.write(2, b"\nquantify: stopping with the bounds proven so far; once more to abort\n")
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -94,9 +94,7 @@ class BddEngine:
             seconds *= 20
         return Estimate(seconds, f"{len(leaves):,} leaves, diagrams of about {nodes:,.0f} nodes")
 
-    def count(
-        self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress
-    ) -> Mapping[str, Count]:
+    def count(self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress) -> Mapping[str, Count]:
         run = _Run(problem, case, limits)
         counts = {}
         for number, query in enumerate(case.queries):
@@ -104,9 +102,7 @@ class BddEngine:
             counts[query.name] = run.count(query)
         return counts
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         return _Run(problem, case, limits).witness(query)
 
 
@@ -155,8 +151,13 @@ class _Run:
         if self._is_slow:
             notes.add("dd without CUDD: slow")
         return Count(
-            lower, lower + unknown, Guarantee.EXACT if unknown == 0 else Guarantee.BOUNDS, BddEngine.name,
-            time.monotonic() - started, self._digest, note="; ".join(sorted(notes)),
+            lower,
+            lower + unknown,
+            Guarantee.EXACT if unknown == 0 else Guarantee.BOUNDS,
+            BddEngine.name,
+            time.monotonic() - started,
+            self._digest,
+            note="; ".join(sorted(notes)),
         )
 
     def witness(self, query: GridQuery) -> tuple[int, ...] | None:
@@ -284,7 +285,9 @@ def _leaves(tree: GridTree, region: Region) -> Iterator[Leaf]:
         last = max(min(tree.high[node], stop), first)
         whole = region.mass(feature, start, stop)
         for low, high, child in (
-            (last, stop, tree.left[node]), (first, last, tree.right[node]), (start, first, tree.left[node]),
+            (last, stop, tree.left[node]),
+            (first, last, tree.right[node]),
+            (start, first, tree.left[node]),
         ):
             part = region.mass(feature, low, high)
             if part:

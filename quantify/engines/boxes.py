@@ -129,14 +129,17 @@ class BoxesEngine:
                 upper = lower + by_label[1]
             guarantee = Guarantee.EXACT if lower == upper else Guarantee.BOUNDS
             counts[query.name] = Count(
-                lower, upper, guarantee, self.name, time.monotonic() - started, digest,
+                lower,
+                upper,
+                guarantee,
+                self.name,
+                time.monotonic() - started,
+                digest,
                 note="" if lower == upper else "stopped at the time limit",
             )
         return counts
 
-    def _by_label(
-        self, problem: GridProblem, case: GridCase, masses: Masses, limits: Limits
-    ) -> tuple[list[int], int]:
+    def _by_label(self, problem: GridProblem, case: GridCase, masses: Masses, limits: Limits) -> tuple[list[int], int]:
         """Mass per label, and what is left unseen."""
         if self._use_native and isinstance(case.region, Box) and _has_points(case.region):
             ready = prepare(problem)
@@ -146,9 +149,7 @@ class BoxesEngine:
                     return found, 0
         return _totals(problem, masses, limits)
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """See `Engine.witness`; in a ball the point is the closest of its box, and its weight is never zero."""
         splitter = Splitter(problem, make_masses(problem, case.region))
         return splitter.find(splitter.roots(query.predicate, prepare(problem).reached), limits)

@@ -12,6 +12,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,7 @@ class PreparedTree:
         self._places: list[int] = self.used.tolist()
         self.reached = tuple(sorted({label for f, label in zip(tree.feature, tree.label, strict=True) if f < 0}))
         """The labels that occur."""
+        self._scratch = Lock()  # the call gives up the interpreter's lock, and its scratch memory is the tree's
         self._native = self._make_native(problem)
 
     @property
@@ -130,8 +132,12 @@ class PreparedTree:
         count = max(1, len(self.used))
         # cffi frees what nothing refers to: every array the struct points at is kept beside it.
         self._arrays = [
-            nodes, ffi.new("uint64_t[]", flat), ffi.new("int64_t[]", offsets or [-1]),
-            ffi.new("qbox_frame[]", 4 * self.depth + 8), ffi.new("int64_t[]", 2 * count), ffi.new("int32_t[]", count),
+            nodes,
+            ffi.new("uint64_t[]", flat),
+            ffi.new("int64_t[]", offsets or [-1]),
+            ffi.new("qbox_frame[]", 4 * self.depth + 8),
+            ffi.new("int64_t[]", 2 * count),
+            ffi.new("int32_t[]", count),
         ]
         keep.nodes, keep.features, keep.labels = nodes, len(self.used), self.labels
         keep.prefix = self._arrays[1] if flat else ffi.NULL
@@ -159,11 +165,15 @@ class PreparedTree:
         status = np.zeros(boxes, dtype=np.uint8)
         module = native_module()
         cast = module.ffi.from_buffer
-        module.lib.qbox_count(
-            self._native, boxes, cast("int64_t[]", low), cast("int64_t[]", high),
-            cast("uint64_t[]", residual, require_writable=True), cast("uint8_t[]", touched, require_writable=True),
+        arguments = (
+            cast("int64_t[]", low),
+            cast("int64_t[]", high),
+            cast("uint64_t[]", residual, require_writable=True),
+            cast("uint8_t[]", touched, require_writable=True),
             cast("uint8_t[]", status, require_writable=True),
         )
+        with self._scratch:
+            module.lib.qbox_count(self._native, boxes, *arguments)
         return residual, touched, status
 
     def native_counts(self, boxes: Sequence[Box], weights: list[tuple[int, ...] | None]) -> list[list[int] | None]:

@@ -42,6 +42,8 @@ NUMBER = 4e-9
 """Per cell and formula node where arithmetic is involved; forty times as much where cells differ in mass."""
 PAIR = 4e-6
 """Per closed-form sum over two features."""
+PART = 2e-5
+"""Per independent summand whose distribution is tabulated."""
 ADDITION = 2e-9
 """Per addition of a distribution of sums."""
 NEVER = 1e12
@@ -156,7 +158,7 @@ def _sum_effort(clauses: Clauses, masses: Masses, node: Test, box: Box) -> _Effo
         total *= prod(masses.total(masses.part(f, *box[f])) for f in clauses.used(part))
     low, high = clauses.bounds(node.number, box)
     work = (min(high - low, -low) + 1) * values * (BIG_INTEGER if total >= WORD else 1)
-    return _Effort(each=work * ADDITION + cells * 40 * NUMBER + len(parts) * CALL) if work <= MOST_WORK else None
+    return _Effort(each=work * ADDITION + cells * 40 * NUMBER + len(parts) * PART) if work <= MOST_WORK else None
 
 
 def _table_effort(clauses: Clauses, masses: Masses, formula: int, box: Box) -> _Effort:

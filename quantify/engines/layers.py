@@ -208,9 +208,7 @@ class Layered:
         return tuple(point)
 
 
-def flatten(
-    workspace: Workspace, root: Function, region: Region, budget: int, tick: Callable[[], None]
-) -> Layered:
+def flatten(workspace: Workspace, root: Function, region: Region, budget: int, tick: Callable[[], None]) -> Layered:
     """The diagram `root` as layers.
 
     Args:

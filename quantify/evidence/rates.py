@@ -118,7 +118,7 @@ def _sharpened(cells: dict[str, Count], total: int) -> dict[str, Count]:
 
 
 def _prefixes(counts: Mapping[str, Count]) -> list[str]:
-    """"" or "LABEL/" before tp, fp, tn and fn, in order of appearance."""
+    """ "" or "LABEL/" before tp, fp, tn and fn, in order of appearance."""
     found = [name[: -len(cell)] for name in counts for cell in CONFUSION if name == cell or name.endswith("/" + cell)]
     return list(dict.fromkeys(found))
 

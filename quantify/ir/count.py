@@ -89,8 +89,6 @@ class Engine(Protocol):
         """
         ...
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """Positions of one input that satisfies the query, or None when there is none or it was not found."""
         ...

@@ -41,6 +41,8 @@ class Witness:
     query: str
     input: dict[str, Shown]
     label: str
+    changed: dict[str, Shown] | None = None
+    """Robustness: the features in which the input differs from the row, with the row's values."""
 
 
 @dataclass(frozen=True)

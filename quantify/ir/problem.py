@@ -53,7 +53,7 @@ Region = Box | Ball
 # --- in the user's terms -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Where a model column gets its value: a feature's value, or with `level`, 1 iff the feature is at that position."""
+    """Where a model column gets its value: from a feature, or with `level`, 1 iff the feature is at that position."""
 
     feature: int
     level: int | None = None

@@ -173,7 +173,7 @@ def read_centres(node: Node, base: Path) -> Centres:
         InputError: No such file, rows or label column.
     """
     fields = Fields(node, "inputs", ("file", "rows", "label", "header"))
-    file_node = fields.need("file", "write inputs: {file: data.csv, rows: \"0-9\"}")
+    file_node = fields.need("file", 'write inputs: {file: data.csv, rows: "0-9"}')
     header = fields.get("header")
     with blame(file_node):
         table = open_table(base / text(file_node, "file"), header is None or boolean(header, "header"))

@@ -34,7 +34,9 @@ def match(built: BuiltDomain, model: Model, node: Node) -> tuple[Column, ...]:
         fail(
             node,
             f"the domain has {len(wanted)} features, the model takes {model.columns}",
-            "describe each model input once, in the order the model was trained with",
+            "name the column of the answer with label:, and columns that are no features with drop: […]"
+            if built.source
+            else "describe each model input once, in the order the model was trained with",
         )
     return tuple(wanted.values())
 

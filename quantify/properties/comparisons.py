@@ -115,9 +115,7 @@ def _same_class(resolver: Resolver, left: Label | Rank, right: Label | Rank) -> 
     )
 
 
-def _category(
-    resolver: Resolver, wanted: bool, category: Category, entries: Iterable[tuple[Value, int]]
-) -> BoolExpr:
+def _category(resolver: Resolver, wanted: bool, category: Category, entries: Iterable[tuple[Value, int]]) -> BoolExpr:
     feature = resolver.scope.feature(category.feature)
     assert isinstance(feature, CategoricalFeature)
     positions: set[int] = set()

@@ -32,13 +32,23 @@ from quantify.ir.property import (
 )
 
 _COMPARE: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
 }
 _ARITHMETIC: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
 }
 _AGGREGATE: Mapping[str, Callable[[list[Fraction]], Fraction]] = {
-    "abs": lambda values: abs(values[0]), "min": min, "max": max, "sum": lambda values: sum(values, Fraction(0)),
+    "abs": lambda values: abs(values[0]),
+    "min": min,
+    "max": max,
+    "sum": lambda values: sum(values, Fraction(0)),
 }
 
 

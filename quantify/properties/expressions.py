@@ -40,7 +40,7 @@ def parse(node: Node, what: str, scope: Scope) -> BoolExpr:
         InputError: Anything in it has no meaning here, with file, line and column.
     """
     if not isinstance(node, Scalar) or node.value is None:
-        fail(node, f"{what} must be an expression, not {describe(node)}", "write it in quotes: \"a < 3 and b\"")
+        fail(node, f"{what} must be an expression, not {describe(node)}", 'write it in quotes: "a < 3 and b"')
     try:
         return _Resolver(scope).condition(syntax.parse(node.text), {})
     except ExpressionError as error:
@@ -96,6 +96,9 @@ class _Resolver:
             "list": "use all(…), any(…) or count(…)",
         }
         kind = type_name(value)
+        if isinstance(value, FeatureValue):
+            name = self.scope.feature(value.feature).name
+            hints["number"] = f"compare it with something, or give {name!r} type: bool in the domain if it is 0 or 1"
         _wrong(at, f"a truth value is needed here, not a {kind}", hints[kind])
 
     def number(self, part: Syntax, loops: Loops) -> NumberExpr:

@@ -1,8 +1,9 @@
 """A data file in, the Domain of its columns out: the smallest grid of the plainest kind that holds every value.
 
 `domain: {from: data.csv, label: target, drop: [id], features: [{name: age, type: float32}]}`: a column of integers
-becomes `int`, one of decimals `fixed` with the step of its last decimal place, one of text `categorical` with codes
-0, 1, … in the order of the sorted names, one with empty cells gets `missing: true`. An entry under `features` fixes
+becomes `int`, one of decimals `fixed` with the step of its last decimal place, one of `true` and `false`
+`bool`, one of other text `categorical` with codes 0, 1, … in the order of the sorted names, one with empty cells gets
+`missing: true`. An entry under `features` fixes
 what it names; what it leaves out still comes from the data.
 """
 
@@ -118,6 +119,8 @@ def _column(name: str, cells: set[Cell], own: dict[str, Node], node: Node) -> tu
 
 
 def _plainest(numbers: list[Number], words: list[str], own: dict[str, Node]) -> str:
+    if words and "values" not in own and _is_boolean(numbers, words):
+        return "bool"
     if words or "values" in own:
         return "categorical"
     return "int" if "step" not in own and all(isinstance(value, int) for value in numbers) else "fixed"

@@ -135,9 +135,7 @@ def _completeness(expressions: list[BoolExpr], assumed: BoolExpr) -> tuple[Query
     )
 
 
-def _confusion(
-    prefix: str, label: int, expression: BoolExpr, assumed: BoolExpr, scope: Scope
-) -> tuple[Query, ...]:
+def _confusion(prefix: str, label: int, expression: BoolExpr, assumed: BoolExpr, scope: Scope) -> tuple[Query, ...]:
     count = len(scope.classes)
     said = terms.label_in((label,), count)
     silent = terms.label_in((other for other in range(count) if other != label), count)

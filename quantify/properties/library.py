@@ -18,9 +18,7 @@ Predicate = Callable[[int], BoolExpr]
 
 def antisymmetric(n: int) -> BoolExpr:
     """No two different nodes are related both ways."""
-    return all_of(
-        negation(all_of((is_true(i * n + j), is_true(j * n + i)))) for i in range(n) for j in range(i + 1, n)
-    )
+    return all_of(negation(all_of((is_true(i * n + j), is_true(j * n + i)))) for i in range(n) for j in range(i + 1, n))
 
 
 def connex(n: int) -> BoolExpr:
@@ -45,9 +43,7 @@ def irreflexive(n: int) -> BoolExpr:
 
 def symmetric(n: int) -> BoolExpr:
     """Whatever is related one way is related the other way too."""
-    return all_of(
-        implies(is_true(i * n + j), is_true(j * n + i)) for i in range(n) for j in range(n) if i != j
-    )
+    return all_of(implies(is_true(i * n + j), is_true(j * n + i)) for i in range(n) for j in range(n) if i != j)
 
 
 def transitive(n: int) -> BoolExpr:
@@ -80,14 +76,10 @@ def _both(*parts: Predicate, description: str) -> Predicate:
 
 
 equivalence = _both(reflexive, symmetric, transitive, description="Reflexive, symmetric and transitive.")
-nonstrictorder = _both(
-    reflexive, antisymmetric, transitive, description="Reflexive, antisymmetric and transitive."
-)
+nonstrictorder = _both(reflexive, antisymmetric, transitive, description="Reflexive, antisymmetric and transitive.")
 partialorder = _both(antisymmetric, transitive, description="Antisymmetric and transitive.")
 preorder = _both(reflexive, transitive, description="Reflexive and transitive.")
-strictorder = _both(
-    irreflexive, antisymmetric, transitive, description="Irreflexive, antisymmetric and transitive."
-)
+strictorder = _both(irreflexive, antisymmetric, transitive, description="Irreflexive, antisymmetric and transitive.")
 totalorder = _both(connex, antisymmetric, transitive, description="Connex, antisymmetric and transitive.")
 
 LIBRARY: Mapping[str, Predicate] = MappingProxyType(

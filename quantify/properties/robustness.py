@@ -45,7 +45,7 @@ def build(source: PropertySource, model: Model, seed: int) -> Problem:
     """
     fields, base = source.fields, source.path.parent
     ask = _ask(fields)
-    centres = read_centres(fields.need("inputs", "write inputs: {file: data.csv, rows: \"0-9\"}"), base)
+    centres = read_centres(fields.need("inputs", 'write inputs: {file: data.csv, rows: "0-9"}'), base)
     domain_node = fields.get("domain")
     built = _integer_domain(centres, model, ask) if domain_node is None else domain.build(domain_node, model, base)
     places = columns.match(built, model, domain_node or centres.node)

@@ -16,7 +16,18 @@ RESERVED = ("label", "x", "score")
 RANKS = ("lowest", "highest")
 """Names of the class with the extreme score, where there are scores."""
 FUNCTIONS = (
-    "abs", "all", "any", "count", "feature", "implies", "is_missing", "len", "max", "min", "range", "sum",
+    "abs",
+    "all",
+    "any",
+    "count",
+    "feature",
+    "implies",
+    "is_missing",
+    "len",
+    "max",
+    "min",
+    "range",
+    "sum",
 )
 
 
@@ -61,10 +72,14 @@ class Scope:
         """End of the message, and the hint, about a name that means nothing."""
         names = [feature.name for feature in self.domain]
         close = suggest(name, [*names, *LIBRARY, *FUNCTIONS, *RESERVED, *(RANKS if self.scores else ())])
+        if any(name in feature.values for feature in self.domain if isinstance(feature, CategoricalFeature)):
+            return "", f"values of categorical features are text, in quotes: '{name}'"
+        if name in self.classes:
+            return "", f"labels are text, in quotes: label == '{name}'"
         if not close:
             near = suggest(name.replace("_", " "), names)
             if near:
-                return near, "names that are no identifiers are written feature(\"odd name\")"
+                return near, 'names that are no identifiers are written feature("odd name")'
         answers = "label, score[i], lowest, highest" if self.scores else "label"
         return close, f"features: {listed(names)}; answers: {answers}"
 

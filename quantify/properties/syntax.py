@@ -187,7 +187,7 @@ _INSTEAD = {
     "<>": "write !=",
     ":=": "assignments are not in the language",
     ";": "one expression a property: join parts with and",
-    ".": "names with dots are written as feature(\"…\")",
+    ".": 'names with dots are written as feature("…")',
     ":": "slices are not in the language: loop with for i in range(…)",
     "is": "write == or !=",
     "if": "conditional expressions are not in the language: write implies(a, b)",
@@ -273,6 +273,8 @@ class _Parser:
         """The error about the current token."""
         kind, word, at = self.tokens[self.place]
         found = "the expression ends too early" if kind == "end" else f"unexpected {word!r}"
+        if kind == "name" and self.place and self.tokens[self.place - 1][0] == "name":
+            return ExpressionError(at, found, 'names with spaces are written feature("…"), text in quotes')
         if wanted:
             found += f" instead of {wanted}"
         return ExpressionError(at, found, _INSTEAD.get(kind, "check brackets and operators; and, or, not are words"))

@@ -230,7 +230,9 @@ def _check_header(path: Path, names: tuple[str, ...]) -> None:
     hint = "the first line must name the columns; without one, write header: false beside file:"
     for place, name in enumerate(names):
         if not name:
-            raise InputError(f"{path}:1: column {place} has no name", hint)
+            # What pandas writes unless told otherwise.
+            index = "an index that pandas wrote? to_csv(…, index=False) leaves it out; else " if place == 0 else ""
+            raise InputError(f"{path}:1: column {place} has no name", index + hint)
         if name in seen:
             raise InputError(f"{path}:1: the column name {name!r} is there twice", hint)
         seen.add(name)

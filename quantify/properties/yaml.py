@@ -79,7 +79,7 @@ def fail(node: Node, message: str, hint: str) -> NoReturn:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """" (did you mean 'x'?)" for the closest known word, a number of the same value first; or nothing."""
+    """ " (did you mean 'x'?)" for the closest known word, a number of the same value first; or nothing."""
     every, value = list(known), exact_decimal(word)
     close = [] if value is None else [other for other in every if exact_decimal(other) == value][:1]
     close = close or difflib.get_close_matches(word, every, n=1, cutoff=0.6)
@@ -129,7 +129,7 @@ def parse(content: bytes, file: str) -> Node:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{file}:{line}: not UTF-8 text", "save the file as UTF-8") from None
+        raise InputError(f"{file}:{line}: not UTF-8 text", "a property file is YAML, saved as UTF-8") from None
     builder = _Builder(file)
     try:
         for event in YAML(typ="safe", pure=True, plug_ins=[]).parse(text):

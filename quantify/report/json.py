@@ -188,6 +188,8 @@ def _check(check: Check) -> dict[str, str]:
 
 def _witness(witness: Witness, case: CaseEvidence) -> dict[str, Any]:
     found: dict[str, Any] = {"query": witness.query, "input": _plain(witness.input), "label": witness.label}
+    if witness.changed is not None:
+        found["changed"] = _plain(witness.changed)
     if case.row is not None:
         found["row"] = case.row
     if case.epsilon is not None:

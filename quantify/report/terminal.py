@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -91,7 +92,8 @@ def _print_table(table: Table, console: Console) -> None:
 
     console.print(Text(table.title, style="bold"))
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for header, style, width in zip(table.headers, table.styles, _widths(table, console.width), strict=True):
+    widths = _widths(table, console.width)
+    for header, style, width in zip(table.headers, table.styles, widths, strict=True):
         grid.add_column(
             Text(header),
             justify="right" if style == "number" else "left",
@@ -102,11 +104,26 @@ def _print_table(table: Table, console: Console) -> None:
     for row in table.rows:
         grid.add_row(
             *(
-                Text(_printable(cell), style=STATUS_STYLES.get(cell, "") if style == "status" else "")
-                for cell, style in zip(row, table.styles, strict=True)
+                Text(_printable(cell), style=STATUS_STYLES.get(cell, ""))
+                if style == "status"
+                else Text(_broken(_printable(cell), width) if style == "number" else _printable(cell))
+                for cell, style, width in zip(row, table.styles, widths, strict=True)
             )
         )
     console.print(grid)
+
+
+def _broken(text: str, width: int) -> str:
+    """A number on lines of at most `width` columns, broken between words, and within a longer word after a comma."""
+    lines = [""]
+    for word in re.findall(r"\S+\s*", text):
+        if len(lines[-1]) + len(word.rstrip()) > width:
+            lines.append("")
+        for part in [word] if len(word.rstrip()) <= width else re.findall(r"[^,]+,?", word):
+            if len(lines[-1]) + len(part.rstrip()) > width:
+                lines.append("")
+            lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines if line)
 
 
 def _printable(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -116,11 +116,13 @@ def _single(evidence: Evidence, kind: str) -> Iterator[Table]:
         yield from _confusions(case, scale)
     rows = [(n, *_number(c, scale), _share(c, case.total), *_origin(c)) for n, c in case.counts.items()]
     number = "number" if scale is None else "probability"
-    headers = ("count", number, "scientific", "share", "guarantee", "engine", "time")
+    headers = ("count", number, "scientific", "of domain", "guarantee", "engine", "time")
     styles: tuple[Style, ...] = ("text", "number", "number", "number", "text", "text", "number")
     yield _without_empty(Table("Counts", headers, styles, tuple(rows)))
-    rates = tuple((name.replace("/", " of ", 1) if kind == "classes" else name, *_rate(rate))
-                  for name, rate in case.metrics.items())
+    rates = tuple(
+        (name.replace("/", " of ", 1) if kind == "classes" else name, *_rate(rate))
+        for name, rate in case.metrics.items()
+    )
     if rates:
         yield Table("Rates", ("rate", "value", "guarantee"), ("text", "number", "text"), rates)
 
@@ -214,17 +216,19 @@ def _robustness(evidence: Evidence) -> Iterator[Table]:
         if count is None:
             continue
         guarantee, engine, time = _origin(count)
-        rows.append((
-            "—" if case.row is None else str(case.row),
-            case.label or "—",
-            "—" if case.epsilon is None else plain(case.epsilon),
-            _ball(case.total, scale),
-            _robust(count, scale),
-            _share(count, case.total),
-            guarantee,
-            engine,
-            time,
-        ))
+        rows.append(
+            (
+                "—" if case.row is None else str(case.row),
+                case.label or "—",
+                "—" if case.epsilon is None else plain(case.epsilon),
+                _ball(case.total, scale),
+                _robust(count, scale),
+                _share(count, case.total),
+                guarantee,
+                engine,
+                time,
+            )
+        )
     yield Table(
         "Inputs",
         ("row", "label", "ε", "neighbours", "robust", "share", "guarantee", "engine", "time"),
@@ -257,13 +261,15 @@ def _curve(cases: tuple[CaseEvidence, ...]) -> Table:
     rows = []
     for epsilon, rates in by_epsilon.items():
         lowest = min(rates, key=lambda rate: rate.lower)
-        rows.append((
-            "—" if epsilon is None else plain(epsilon),
-            str(len(rates)),
-            str(sum(rate.lower == 1 for rate in rates)),
-            str(sum(rate.lower != rate.upper for rate in rates)),
-            percent_range(lowest.lower, lowest.upper),
-        ))
+        rows.append(
+            (
+                "—" if epsilon is None else plain(epsilon),
+                str(len(rates)),
+                str(sum(rate.lower == 1 for rate in rates)),
+                str(sum(rate.lower != rate.upper for rate in rates)),
+                percent_range(lowest.lower, lowest.upper),
+            )
+        )
     headers = ("ε", "inputs", "robust everywhere", "undecided", "least robust")
     return Table("Summary", headers, ("number",) * 5, tuple(rows))
 
@@ -279,7 +285,7 @@ def _witnesses(evidence: Evidence) -> Iterator[Table]:
     found = [(case, witness) for case in evidence.cases for witness in case.witnesses]
     if not found:
         return
-    rows = tuple((_whose(case, witness), witness.label, _input(witness.input)) for case, witness in found)
+    rows = tuple((_whose(case, witness), witness.label, _input(witness)) for case, witness in found)
     left_out = len(rows) - SHOWN_WITNESSES
     title = "Witnesses, each run through the model" + (f" ({left_out} more in the JSON)" if left_out > 0 else "")
     yield Table(title, ("of", "model says", "input"), ("text", "text", "text"), rows[:SHOWN_WITNESSES])
@@ -292,10 +298,19 @@ def _whose(case: CaseEvidence, witness: Witness) -> str:
     return witness.query + (f" ({', '.join(where)})" if where else "")
 
 
-def _input(values: Mapping[str, object]) -> str:
-    shown = [f"{name} = {'missing' if value is None else value}" for name, value in values.items()]
+def _input(witness: Witness) -> str:
+    """The input; beside a row, where it differs from that row."""
+    values = witness.input
+    if witness.changed is None:
+        shown = [f"{name} = {_value(value)}" for name, value in values.items()]
+    else:
+        shown = [f"{name}: {_value(before)} → {_value(values[name])}" for name, before in witness.changed.items()]
     rest = len(shown) - SHOWN_FEATURES
-    return ", ".join(shown[:SHOWN_FEATURES]) + (f", … ({rest} more features)" if rest > 0 else "")
+    return ", ".join(shown[:SHOWN_FEATURES]) + (f", … ({rest} more features)" if rest > 0 else "") or "the row itself"
+
+
+def _value(value: object) -> str:
+    return "missing" if value is None else str(value)
 
 
 def _meanings(counts: Iterable[Count]) -> Iterator[str]:

@@ -26,7 +26,7 @@ from quantify.tools import locate
 SUITE = "trixie"
 """Debian 13: the first with CBMC 6. Pinned, because the C library of later suites may want a newer kernel."""
 PACKAGES = ("cbmc", "libc6", "libgcc-s1", "libstdc++6", "minisat")
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+KEYRINGS = tuple(Path(f"/usr/share/keyrings/debian-archive-keyring.{suffix}") for suffix in ("gpg", "pgp"))
 PROBE = """\
 typedef unsigned __CPROVER_bitvector[4] u4;
 u4 nondet_u4(void);
@@ -177,7 +177,8 @@ def source_lines() -> list[str]:
         planned = _call(["apt-get", "update", "--print-uris"], capture=True)
         addresses = re.findall(r"^'([a-z+]+:\S+?/)dists/", planned, re.MULTILINE)
     addresses.sort(key=lambda address: "security" in address)
-    signed = f"[signed-by={KEYRING}] " if KEYRING.is_file() else ""
+    keyring = next((path for path in KEYRINGS if path.is_file()), None)
+    signed = "" if keyring is None else f"[signed-by={keyring}] "
     return [f"deb {signed}{address} {SUITE} main" for address in dict.fromkeys(addresses)]
 
 
@@ -240,9 +241,12 @@ def _call(argv: list[str], cwd: Path | None = None, capture: bool = False) -> st
     """
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     environment["LC_ALL"] = "C.UTF-8"
-    ended = subprocess.run(
-        argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=900
-    )
+    try:
+        ended = subprocess.run(
+            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=900
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MissingToolError(f"{Path(argv[0]).name} took more than 15 minutes", "check the network") from error
     if not capture:
         sys.stderr.write(ended.stdout.decode(errors="replace"))
     if ended.returncode != 0:

@@ -85,7 +85,9 @@ def install_cbmc_hint() -> str:
     checkout = checkout_root()
     if checkout is not None and (checkout / "Makefile").is_file():
         return "run `make cbmc`" if checkout == Path.cwd() else f"run `make -C {checkout} cbmc`"
-    return "run `python -m quantify.tools.fetch_cbmc`"
+    on_path = shutil.which("python")
+    active = on_path is not None and Path(on_path).parent == Path(sys.executable).parent
+    return f"run `{'python' if active else sys.executable} -m quantify.tools.fetch_cbmc`"
 
 
 def find_on_path(name: str) -> Tool | None:

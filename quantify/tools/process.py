@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from quantify.errors import MissingToolError, UndecidedError
+from quantify.resources import Stop
 
 _CHUNK = 1 << 16
 _STDERR_KEPT = 1 << 16
@@ -27,7 +28,7 @@ _PASSED_ON = ("PATH", "HOME", "TMPDIR")
 _MEMORY_SIGNS = (
     b"memoryerror", b"bad_alloc", b"out of memory", b"cannot allocate", b"memory allocation", b"failed to allocate",
 )  # fmt: skip
-_NO_LONGER_NEEDED: ContextVar[threading.Event | None] = ContextVar("no_longer_needed", default=None)
+_NO_LONGER_NEEDED: ContextVar[threading.Event | Stop | None] = ContextVar("no_longer_needed", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def run(
 
 
 @contextlib.contextmanager
-def stopped_by(event: threading.Event) -> Iterator[None]:
+def stopped_by(event: threading.Event | Stop) -> Iterator[None]:
     """Programs that this thread runs inside the block are stopped, and `run` raises, once the event is set."""
     token = _NO_LONGER_NEEDED.set(event)
     try:

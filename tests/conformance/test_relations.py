@@ -83,7 +83,7 @@ def prepare(tmp_path: Path) -> Prepare:
 
 
 def counted(engine: str, ready: pipeline.Prepared, counter: str = "ganak") -> dict[str, int]:
-    known = pipeline.available_engines(pipeline.Options(counter=counter))
+    known = pipeline.available_engines(pipeline.Options(engine=engine, counter=counter))
     case = replace(ready.grid.cases[0], queries=tuple(q for q in ready.grid.cases[0].queries if q.reported))
     assert known[engine].refuses(ready.grid, case) is None
     counts = known[engine].count(ready.grid, case, Limits(), Progress())

@@ -24,8 +24,8 @@ def quantify(tmp_path: Path) -> Run:
 
     def run(*arguments: object, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "quantify", *map(str, arguments)],
-            cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout, check=False,
+            [sys.executable, "-P", "-m", "quantify", *map(str, arguments)], check=False,
+            cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
         return done

@@ -98,19 +98,26 @@ def test_learnability(answer: Answer, small_tree: DecisionTreeClassifier, write_
     assert Fraction(got["metrics"]["accuracy"]["lower"]) == Fraction(int(expected["tp"] + expected["tn"]), 256)
 
 
-@pytest.mark.parametrize(("norm", "epsilon"), [("linf", 2), ("l1", 3), ("l0", 1)])
+@pytest.mark.parametrize(("norm", "epsilon"), [("linf", 1), ("l1", 2), ("l0", 1)])
 def test_robustness(
     norm: str, epsilon: int, answer: Answer, small_tree: DecisionTreeClassifier, write_property: Write, tmp_path: Path
 ) -> None:
     centres = [(2, 3), (15, 0), (9, 9)]
     (tmp_path / "rows.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in centres))
     write_property(
-        f"property: robustness\nname: r\ninputs: {{file: rows.csv}}\nepsilon: [1, {epsilon}]\n"
+        f"property: robustness\nname: r\ninputs: {{file: rows.csv}}\nepsilon: [1, {epsilon + 1}]\n"
         f"norm: {norm}\nclip: [0, 15]\n"
     )
-    got = answer("model.pkl", "--property", "property.yaml")["inputs"]
+    whole = answer("model.pkl", "--property", "property.yaml")
+    got = whole["inputs"]
+    for witness in whole["witnesses"]:
+        row = dict(zip("ab", centres[witness["row"]], strict=True))
+        assert witness["changed"] == {name: row[name] for name in "ab" if witness["input"][name] != row[name]}
+        for name, before in witness["changed"].items():
+            nearer = witness["input"] | {name: before}
+            assert small_tree.predict([[nearer["a"], nearer["b"]]])[0] == small_tree.predict([list(row.values())])[0]
     assert [(entry["row"], Fraction(str(entry["epsilon"]))) for entry in got] == [
-        (row, e) for row in range(3) for e in (1, epsilon)
+        (row, e) for row in range(3) for e in (1, epsilon + 1)
     ]
     for entry in got:
         offset = np.abs(GRID - centres[entry["row"]])

@@ -15,6 +15,9 @@ FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fn
 DRIVEN = [
     ("tests/unit/test_boxes.py", "native or label_counts or bits or budget or single_leaf"),
     ("tests/unit/test_enumerate_network.py", "words or ties or odd or pieces or maxima or rescaling or witnesses"),
+    ("tests/unit/test_evaluate.py", "definition or width or counts"),
+    ("tests/unit/test_enumerate.py", "every_way or odd_widths or split or beyond or witnesses or deadline"),
+    ("tests/unit/test_sample.py", "words or region or ball or weights or arithmetic or threads"),
 ]
 """Test file and which of its tests (pytest's -k; "" for all): Python is slow under these tools."""
 BUILD = """
@@ -69,9 +72,7 @@ def run(sanitized, arguments, code=START):
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
     command = [sys.executable, "-c", code, str(module), *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.slow
@@ -86,7 +87,9 @@ def test_no_sanitizer_complains(sanitized, tests, chosen):
 @pytest.mark.slow
 def test_the_sanitizer_is_awake(sanitized):
     """A tree that was spoilt behind the engine's back is caught, so silence above means something."""
-    code = START.split("import pytest")[0] + """
+    code = (
+        START.split("import pytest")[0]
+        + """
 import numpy as np
 from quantify.engines.descent import prepare
 from quantify.ir.domain import Measure
@@ -95,6 +98,7 @@ ready = prepare(GridProblem((4,), 1, GridTree((0, -1), (2, 0), (4, 0), (1, -1), 
 ready._native.nodes[0].left = 2
 ready.residuals(np.array([[0]]), np.array([[4]]))
 """
+    )
     finished = run(sanitized, [], code)
     assert finished.returncode != 0
     assert "AddressSanitizer" in finished.stderr

@@ -50,11 +50,15 @@ def float_neighbours(rng: random.Random, feature: Feature, level: bool) -> float
     middle = (near + other) / 2
     return rng.choice(
         (
-            near, exact, middle,
-            math.nextafter(near, math.inf), math.nextafter(near, -math.inf),
+            near,
+            exact,
+            middle,
+            math.nextafter(near, math.inf),
+            math.nextafter(near, -math.inf),
             float(np.nextafter(np.float32(near), np.float32(np.inf))),
             float(np.nextafter(np.float32(near), np.float32(-np.inf))),
-            math.nextafter(middle, math.inf), math.nextafter(middle, -math.inf),
+            math.nextafter(middle, math.inf),
+            math.nextafter(middle, -math.inf),
             rng.choice((0.0, -0.0, 1e300, -1e300, 1e-45, -1e-45)),
         )
     )
@@ -102,16 +106,29 @@ def problem_around(model: DecisionTreeClassifier, features: Sequence[Feature], *
     classes = tuple(str(c) for c in model.classes_)
     columns = columns_of(features)
     wrapped = Model(
-        path="model.pkl", sha256="0" * 64, kind="tree", classes=classes, columns=len(columns), column_names=None,
-        structure=structure_of(model), predict=lambda x: np.searchsorted(model.classes_, model.predict(x)),
-        accepts_missing=True, library="scikit-learn",
+        path="model.pkl",
+        sha256="0" * 64,
+        kind="tree",
+        classes=classes,
+        columns=len(columns),
+        column_names=None,
+        structure=structure_of(model),
+        predict=lambda x: np.searchsorted(model.classes_, model.predict(x)),
+        accepts_missing=True,
+        library="scikit-learn",
     )
     queries = tuple(Query(name, LabelIn((k,))) for k, name in enumerate(classes))
     case = Case(Box((0,) * len(features), domain.sizes), queries, (classes,))
     given = {"cases": (case,), "measure": Measure(), **changes}
     return Problem(
-        model=wrapped, domain=domain, columns=columns, kind="classes", name="test", property_path="p.yaml",
-        property_sha256="0" * 64, **given,
+        model=wrapped,
+        domain=domain,
+        columns=columns,
+        kind="classes",
+        name="test",
+        property_path="p.yaml",
+        property_sha256="0" * 64,
+        **given,
     )
 
 

@@ -32,8 +32,16 @@ def hand_model(
         return np.array([predict(row) for row in matrix.tolist()], dtype=np.int64)
 
     return Model(
-        "model.pkl", "0" * 64, "tree", tuple(classes), columns, None if names is None else tuple(names), STUMP,
-        every_row, missing, "by hand",
+        "model.pkl",
+        "0" * 64,
+        "tree",
+        tuple(classes),
+        columns,
+        None if names is None else tuple(names),
+        STUMP,
+        every_row,
+        missing,
+        "by hand",
     )
 
 

@@ -110,7 +110,7 @@ def robustness() -> Evidence:
     open_case = {"robust": bounds(4 * 5**783, total - 1)}
     cases.append(case("robustness", open_case, total, row=1, label="1", epsilon=Fraction(2)))
     features = {f"px_{i}": i % 256 for i in range(784)}
-    cases[1] = replace(cases[1], witnesses=(Witness("fragile", features, "7"),))
+    cases[1] = replace(cases[1], witnesses=(Witness("fragile", features, "7", {"px_3": 4, "px_700": 189}),))
     made = evidence("robustness", tuple(cases), 256**784, complete=False)
     return replace(made, property=made.property | {"norm": "linf"}, model=made.model | {"features": 784})
 
@@ -143,9 +143,7 @@ def cnf() -> CnfEvidence:
     formula: dict[str, object] = {
         "path": "f.cnf.gz", "sha256": DIGEST, "variables": 5000, "clauses": 20_000, "projection": 300,
     }  # fmt: skip
-    count = Count(
-        2**300 - 5, 2**300 - 5, Guarantee.PROB_EXACT, "ganak", 1.5, "", delta=Fraction(1, 10**9), seed=1
-    )
+    count = Count(2**300 - 5, 2**300 - 5, Guarantee.PROB_EXACT, "ganak", 1.5, "", delta=Fraction(1, 10**9), seed=1)
     return CnfEvidence(formula, count, (Check("calibration", "ok", "26 formulas"),), seconds=1.6)
 
 

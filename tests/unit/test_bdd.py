@@ -205,15 +205,9 @@ def relation(name: str, n: int) -> Predicate:
         "transitive": AllOf(tuple(clause((False, i, j), (False, j, k), (True, i, k)) for i, j, k in triples)),
         "antisymmetric": AllOf(tuple(clause((False, i, j), (False, j, i)) for i, j in pairs)),
         "semiconnex": AllOf(tuple(clause((True, i, j), (True, j, i)) for i, j in pairs)),
-        "symmetric": AllOf(
-            tuple(
-                clause((flag, i, j), (not flag, j, i)) for i, j in pairs for flag in (False, True)
-            )
-        ),
+        "symmetric": AllOf(tuple(clause((flag, i, j), (not flag, j, i)) for i, j in pairs for flag in (False, True))),
         "functional": AllOf(
-            tuple(
-                Sign("<=", Plus((CountOf(tuple(related(i, j) for j in nodes)), Linear((), -1)))) for i in nodes
-            )
+            tuple(Sign("<=", Plus((CountOf(tuple(related(i, j) for j in nodes)), Linear((), -1)))) for i in nodes)
         ),
     }
     made = {

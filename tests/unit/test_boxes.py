@@ -199,8 +199,10 @@ def random_region(rng, sizes, kind):
     box = Box(low, high)
     if kind == "box":
         return box
-    centre = tuple(rng.randrange(a, b) if rng.random() < 0.8 else rng.randrange(n)
-                   for a, b, n in zip(low, high, sizes, strict=True))
+    centre = tuple(
+        rng.randrange(a, b) if rng.random() < 0.8 else rng.randrange(n)
+        for a, b, n in zip(low, high, sizes, strict=True)
+    )
     weights = tuple(rng.choice([1, 1, 2, 3]) if kind == "l1" else 1 for _ in sizes)
     return Ball(box, centre, kind, weights, rng.randint(0, 6))
 
@@ -285,13 +287,18 @@ def test_relations_at_four_nodes():
         return Within(4 * i + j, 1, 2)
 
     nodes = range(4)
-    transitive = AllOf(tuple(
-        AnyOf((Negation(holds(i, j)), Negation(holds(j, k)), holds(i, k))) for i in nodes for j in nodes for k in nodes
-    ))
+    transitive = AllOf(
+        tuple(
+            AnyOf((Negation(holds(i, j)), Negation(holds(j, k)), holds(i, k)))
+            for i in nodes
+            for j in nodes
+            for k in nodes
+        )
+    )
     reflexive = AllOf(tuple(holds(i, i) for i in nodes))
-    functional = AllOf(tuple(
-        Sign("<=", Plus((CountOf(tuple(holds(i, j) for j in nodes)), Linear((), -1)))) for i in nodes
-    ))
+    functional = AllOf(
+        tuple(Sign("<=", Plus((CountOf(tuple(holds(i, j) for j in nodes)), Linear((), -1)))) for i in nodes)
+    )
     # Published numbers of labelled relations on four nodes.
     known = {transitive: 3994, AllOf((reflexive, transitive)): 355, functional: 5**4}
     rng = random.Random(4)
@@ -336,8 +343,14 @@ def test_more_than_128_bits_are_detected_and_counted_in_big_integers():
 
 
 def test_untouched_features_and_residual_at_the_edge_of_128_bits():
-    tree = GridTree((0, 1, -1, -1, -1), (2**62, 2**61, 0, 0, 0), (2**63, 2**62, 0, 0, 0), (2, 3, -1, -1, -1),
-                    (1, 4, -1, -1, -1), (-1, -1, 0, 1, 2))
+    tree = GridTree(
+        (0, 1, -1, -1, -1),
+        (2**62, 2**61, 0, 0, 0),
+        (2**63, 2**62, 0, 0, 0),
+        (2, 3, -1, -1, -1),
+        (1, 4, -1, -1, -1),
+        (-1, -1, 0, 1, 2),
+    )
     sizes = (2**63, 2**62, 2**200)
     problem = GridProblem(sizes, 3, tree, UNIFORM, ())
     box = Box((0, 0, 0), sizes)
@@ -353,12 +366,25 @@ def test_single_leaf_and_empty_boxes():
     assert ENGINE.witness(problem, GridCase(boxes[1], (), ()), GridQuery("q", Always(True)), Limits()) is None
 
 
-@pytest.mark.parametrize("change", [
-    {"left": (9, -1, -1)}, {"right": (0, -1, -1)}, {"feature": (7, -1, -1)}, {"label": (-1, 0, 5)}, {"low": (1,)},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"left": (9, -1, -1)},
+        {"right": (0, -1, -1)},
+        {"feature": (7, -1, -1)},
+        {"label": (-1, 0, 5)},
+        {"low": (1,)},
+    ],
+)
 def test_trees_that_native_code_must_not_follow(change):
-    sound = {"feature": (0, -1, -1), "low": (1, 0, 0), "high": (2, 0, 0), "left": (1, -1, -1), "right": (2, -1, -1),
-             "label": (-1, 0, 1)}
+    sound = {
+        "feature": (0, -1, -1),
+        "low": (1, 0, 0),
+        "high": (2, 0, 0),
+        "left": (1, -1, -1),
+        "right": (2, -1, -1),
+        "label": (-1, 0, 1),
+    }
     problem = GridProblem((2,), 2, GridTree(**(sound | change)), UNIFORM, ())
     with pytest.raises(InputError):
         count_boxes(problem, [Box((0,), (2,))])
@@ -380,8 +406,9 @@ def test_lines_over_float32_grids_are_closed_forms():
     region = Box((0,) * 3, (size,) * 3)
     less = Sign("<", Linear(((0, 1), (1, -1)), 0))
     assert count(problem, region, less).lower == size * (size - 1) // 2 * size
-    near = Sign("<=", Plus((Extreme("max", (Linear(((0, 1), (1, -1)), 0), Linear(((0, -1), (1, 1)), 0))),
-                            Linear((), -1000))))
+    near = Sign(
+        "<=", Plus((Extreme("max", (Linear(((0, 1), (1, -1)), 0), Linear(((0, -1), (1, 1)), 0))), Linear((), -1000)))
+    )
     expected = size + 2 * sum(size - d for d in range(1, 1001))
     assert count(problem, region, near).lower == expected * size
 

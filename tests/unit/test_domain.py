@@ -238,15 +238,16 @@ def from_data(folder: Path, csv: str, more: str = "", columns: int = 1, missing:
 def test_the_plainest_grid_that_holds_the_data(tmp_path: Path) -> None:
     problem = from_data(
         tmp_path,
-        "age,price,colour,id,y,gap\n30,1.5,red,1,a,\n20,0.25,blue,2,b,7\n25,3,red,3,a,9\n",
+        "age,price,colour,id,y,gap,here\n30,1.5,red,1,a,,True\n20,0.25,blue,2,b,7,False\n25,3,red,3,a,9,True\n",
         ", label: y, drop: [id]",
-        4,
+        5,
     )
     assert problem.domain.features == (
         IntFeature("age", False, 20, 30),
         FixedFeature("price", False, Fraction(1, 4), Fraction(1, 100), 276),
         CategoricalFeature("colour", False, ("blue", "red"), (0, 1)),
         IntFeature("gap", True, 7, 9),
+        BoolFeature("here"),
     )
     (note,) = problem.notes
     for words in ("age int 20…30", "price fixed 0.25…3 by 0.01", "blue=0, red=1", "gap int 7…9 or missing", "3 rows"):
@@ -289,6 +290,7 @@ def test_quoted_cells_and_odd_line_ends(tmp_path: Path) -> None:
         ("a,b\n1,2\n3\n", "", "row 1 has 1 cells instead of 2"),
         ("a,a\n1,2\n", "", "'a' is there twice"),
         ("a,\n1,2\n", "", "column 1 has no name"),
+        (",a\n0,2\n", "", "index=False"),
         ("1,5\n1,2\n", "", "numbers, not column names"),
         ("a\n", "", "no data rows"),
         ("", "", "empty"),
@@ -302,6 +304,7 @@ def test_quoted_cells_and_odd_line_ends(tmp_path: Path) -> None:
         ("a\n0.1234567890123456789\n1000\n", "", "more than 2^62"),
         ("a\n1\n", ", default: {type: bool}", "both 'from' and 'default'"),
         ("a,b\n1,2\n", "", "has 2 features, the model takes 1"),
+        ("a,b\n1,2\n", "", "name the column of the answer with label:"),
     ],
 )
 def test_data_that_gives_no_domain(tmp_path: Path, csv: str, more: str, words: str) -> None:

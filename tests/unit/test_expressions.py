@@ -56,9 +56,7 @@ def holds(text: str, label: int = 0, domain: Domain = DOMAIN, **values: object) 
         wanted = values.get(feature.name, feature.shown(0))
         shown = [feature.shown(p) for p in range(feature.size)]
         positions.append(shown.index(wanted))
-    numbers = [
-        None if p == f.missing_position else f.value(p) for f, p in zip(domain, positions, strict=True)
-    ]
+    numbers = [None if p == f.missing_position else f.value(p) for f, p in zip(domain, positions, strict=True)]
     return truth(tree(text, domain), numbers, positions, label)
 
 
@@ -73,8 +71,14 @@ def refused(text: str, domain: Domain = DOMAIN, **options: bool) -> str:
 # --- against Python ------------------------------------------------------------------------------------------------
 # Each pair is our text and Python's, where decimals are written as Fractions; names are those of ENVIRONMENT.
 Pair = tuple[str, str]
-SMALL = Domain((IntFeature("a", False, -2, 2), FixedFeature("t", False, Fraction(-1, 2), Fraction(1, 4), 5),
-                BoolFeature("b"), IntFeature("c", False, 0, 1)))
+SMALL = Domain(
+    (
+        IntFeature("a", False, -2, 2),
+        FixedFeature("t", False, Fraction(-1, 2), Fraction(1, 4), 5),
+        BoolFeature("b"),
+        IntFeature("c", False, 0, 1),
+    )
+)
 
 
 def literal(number: str) -> Pair:
@@ -162,9 +166,22 @@ def test_every_input_agrees_with_python(pair: Pair) -> None:
     for positions in itertools.product(*(range(size) for size in SMALL.sizes)):
         values = [Fraction(feature.value(p)) for feature, p in zip(SMALL, positions, strict=True)]
         names = {
-            "Fraction": Fraction, "x": values, "a": values[0], "t": values[1], "b": bool(values[2]), "c": values[3],
-            "implies": lambda p, q: (not p) or q, "count": lambda *p: sum(map(bool, p)), "sum": python_sum,
-            "min": min, "max": max, "abs": abs, "any": any, "all": all, "range": range, "__builtins__": {},
+            "Fraction": Fraction,
+            "x": values,
+            "a": values[0],
+            "t": values[1],
+            "b": bool(values[2]),
+            "c": values[3],
+            "implies": lambda p, q: (not p) or q,
+            "count": lambda *p: sum(map(bool, p)),
+            "sum": python_sum,
+            "min": min,
+            "max": max,
+            "abs": abs,
+            "any": any,
+            "all": all,
+            "range": range,
+            "__builtins__": {},
         }
         expected = bool(eval(code, names))
         assert truth(expression, values, positions, 0) is expected, (ours, values)
@@ -173,14 +190,39 @@ def test_every_input_agrees_with_python(pair: Pair) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "-7 // 2 == -4", "7 // -2 == -4", "-7 % 3 == 2", "7 % -3 == -2", "7.5 // 2 == 3", "-0.5 % 0.3 == 0.1",
-        "0.1 + 0.2 == 0.3", "1e-5 == 0.00001", "10 == 1e1", "0x1F == 31", "-2 * -3 == 6",
-        "1 - 2 - 3 == -4", "2 * 3 % 4 == 2", "1 < 2 < 3", "not 1 > 2", "not 1 == 2 and 3 == 3", "1 / 3 * 3 == 1",
-        "1 == 1 or 1 == 2 and 1 == 3", "- 2 // 3 == -1", "1 in [1, 2]",
-        "sum(i * j for i in range(3) for j in range(i)) == 2", "min(i % 3 for i in range(1, 6) if i % 3 > 0) == 1",
-        "all(i == 0 for i in range(0))", "not any(i == 0 for i in range(0))", "sum(i for i in range(0)) == 0",
-        "count(i > 1 for i in range(4)) == 2", "sum(1 < 2, 3 > 2) == 2", "True and not False", "true != false",
-        "abs(-3) == 3", "max([1, 5, 2]) == 5", "len(x) == 7", "5 not in (1, 2)",
+        "-7 // 2 == -4",
+        "7 // -2 == -4",
+        "-7 % 3 == 2",
+        "7 % -3 == -2",
+        "7.5 // 2 == 3",
+        "-0.5 % 0.3 == 0.1",
+        "0.1 + 0.2 == 0.3",
+        "1e-5 == 0.00001",
+        "10 == 1e1",
+        "0x1F == 31",
+        "-2 * -3 == 6",
+        "1 - 2 - 3 == -4",
+        "2 * 3 % 4 == 2",
+        "1 < 2 < 3",
+        "not 1 > 2",
+        "not 1 == 2 and 3 == 3",
+        "1 / 3 * 3 == 1",
+        "1 == 1 or 1 == 2 and 1 == 3",
+        "- 2 // 3 == -1",
+        "1 in [1, 2]",
+        "sum(i * j for i in range(3) for j in range(i)) == 2",
+        "min(i % 3 for i in range(1, 6) if i % 3 > 0) == 1",
+        "all(i == 0 for i in range(0))",
+        "not any(i == 0 for i in range(0))",
+        "sum(i for i in range(0)) == 0",
+        "count(i > 1 for i in range(4)) == 2",
+        "sum(1 < 2, 3 > 2) == 2",
+        "True and not False",
+        "true != false",
+        "abs(-3) == 3",
+        "max([1, 5, 2]) == 5",
+        "len(x) == 7",
+        "5 not in (1, 2)",
     ],
 )
 def test_constants_are_decided_at_once(text: str) -> None:
@@ -280,8 +322,9 @@ def test_relations() -> None:
     squares = Domain(tuple(BoolFeature(f"f{i}") for i in range(9)))
     assert tree("reflexive", squares) == reflexive
     assert tree("not transitive and label == 'left'", squares)
-    by_hand = tree("all(implies(r[i][j] and r[j][k], r[i][k]) for i in range(n) for j in range(n) for k in range(n))",
-                   RELATION)
+    by_hand = tree(
+        "all(implies(r[i][j] and r[j][k], r[i][k]) for i in range(n) for j in range(n) for k in range(n))", RELATION
+    )
     library = tree("transitive", RELATION)
     for bits in itertools.product((0, 1), repeat=9):
         assert truth(by_hand, bits, bits, 0) == truth(library, bits, bits, 0)
@@ -293,9 +336,7 @@ def test_long_sums_stay_flat() -> None:
     plain = tree(" + ".join(f"p{i}" for i in range(784)) + " > 5000", pixels)
     looped = tree("sum(x[i] for i in range(784)) > 5000", pixels)
     assert plain == looped == tree("sum(x) > 5000", pixels)
-    assert plain == Compare(
-        ">", Aggregate("sum", tuple(FeatureValue(i) for i in range(784))), Constant(Fraction(5000))
-    )
+    assert plain == Compare(">", Aggregate("sum", tuple(FeatureValue(i) for i in range(784))), Constant(Fraction(5000)))
 
 
 def test_comparisons_inside_sums_are_counted() -> None:
@@ -317,6 +358,9 @@ def test_text_of_several_lines() -> None:
         # names
         ("colur == 'red'", ["'colur' is unknown", "did you mean 'colour'?"]),
         ("odd_name > 1", ["unknown"]),
+        ("odd name (cm) > 1", ["unexpected 'name'", 'feature("…")']),
+        ("colour == green", ["'green' is unknown", "in quotes: 'green'"]),
+        ("label == left", ["'left' is unknown", "label == 'left'"]),
         ("feature('odd name') > 1", ["did you mean 'odd name (cm)'?"]),
         ("label == 'lefft'", ["no label 'lefft'", "did you mean 'left'?", "'right'"]),
         ("label == 2", ["no label '2'"]),
@@ -344,7 +388,7 @@ def test_text_of_several_lines() -> None:
         ("colour == 3", ["no value '3'", "'red'"]),
         ("colour == a", ["compared with a number"]),
         ("colour + 1 > 2", ["not a category"]),
-        ("a", ["truth value is needed here, not a number", "x != 0"]),
+        ("a", ["truth value is needed here, not a number", "give 'a' type: bool"]),
         ("a and b", ["truth value is needed"]),
         ("a == 'red'", ["not a text"]),
         ("'red'", ["truth value is needed"]),

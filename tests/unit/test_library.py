@@ -56,14 +56,36 @@ BY_HAND: dict[str, Callable[[Relation, range], bool]] = {
 
 # Relations on 4 nodes: closed forms, Bell numbers, OEIS A000798 (preorders), A001035 (orders), A006905 (transitive).
 FOUR = {
-    "antisymmetric": 11664, "connex": 729, "semiconnex": 11664, "equivalence": 15, "irreflexive": 4096,
-    "nonstrictorder": 219, "partialorder": 3504, "preorder": 355, "reflexive": 4096, "strictorder": 219,
-    "totalorder": 24, "transitive": 3994, "symmetric": 1024, "functional": 625,
+    "antisymmetric": 11664,
+    "connex": 729,
+    "semiconnex": 11664,
+    "equivalence": 15,
+    "irreflexive": 4096,
+    "nonstrictorder": 219,
+    "partialorder": 3504,
+    "preorder": 355,
+    "reflexive": 4096,
+    "strictorder": 219,
+    "totalorder": 24,
+    "transitive": 3994,
+    "symmetric": 1024,
+    "functional": 625,
 }
 FIVE = {
-    "antisymmetric": 2**5 * 3**10, "connex": 3**10, "semiconnex": 2**5 * 3**10, "equivalence": 52,
-    "irreflexive": 2**20, "nonstrictorder": 4231, "partialorder": 2**5 * 4231, "preorder": 6942, "reflexive": 2**20,
-    "strictorder": 4231, "totalorder": 120, "transitive": 154303, "symmetric": 2**15, "functional": 6**5,
+    "antisymmetric": 2**5 * 3**10,
+    "connex": 3**10,
+    "semiconnex": 2**5 * 3**10,
+    "equivalence": 52,
+    "irreflexive": 2**20,
+    "nonstrictorder": 4231,
+    "partialorder": 2**5 * 4231,
+    "preorder": 6942,
+    "reflexive": 2**20,
+    "strictorder": 4231,
+    "totalorder": 120,
+    "transitive": 154303,
+    "symmetric": 2**15,
+    "functional": 6**5,
 }
 
 
@@ -96,8 +118,10 @@ def all_relations(nodes: int) -> list[np.ndarray]:
         np.full(numbers.shape, int(sum(1 << int(lane) for lane in lanes if int(lane) >> place & 1)), dtype=np.uint64)
         for place in range(6)
     ]
-    high = [np.where(numbers >> np.uint64(place) & np.uint64(1) == 1, np.uint64(2**64 - 1), np.uint64(0))
-            for place in range(nodes * nodes - 6)]
+    high = [
+        np.where(numbers >> np.uint64(place) & np.uint64(1) == 1, np.uint64(2**64 - 1), np.uint64(0))
+        for place in range(nodes * nodes - 6)
+    ]
     return low + high
 
 

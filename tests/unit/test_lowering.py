@@ -58,9 +58,7 @@ FEATURES: tuple[Feature, ...] = (
 FLOATS: tuple[Feature, ...] = (
     Float32Feature("x", minimum=float32_from_key(-2), maximum=float32_from_key(2)),
     Float32Feature("y", True, minimum=float32_from_key(-3), maximum=float32_from_key(1)),
-    Float32Feature(
-        "z", minimum=float32_from_key(float32_key(1.0) - 1), maximum=float32_from_key(float32_key(1.0) + 1)
-    ),
+    Float32Feature("z", minimum=float32_from_key(float32_key(1.0) - 1), maximum=float32_from_key(float32_key(1.0) + 1)),
     IntFeature("i", True, minimum=-1, maximum=1),
 )
 

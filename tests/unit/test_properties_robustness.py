@@ -295,9 +295,7 @@ def test_held_features(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_refused_properties(tmp_path: Path, more: str, words: list[str]) -> None:
     (tmp_path / "d.csv").write_text(CSV)
-    message = refused(
-        tmp_path, f"property: robustness\ninputs: {{file: d.csv, label: target}}\n{more}", hand_model(2)
-    )
+    message = refused(tmp_path, f"property: robustness\ninputs: {{file: d.csv, label: target}}\n{more}", hand_model(2))
     for word in words:
         assert word in message, message
 

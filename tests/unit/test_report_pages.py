@@ -130,3 +130,16 @@ def test_rendering_on_a_console_gives_the_same() -> None:
     terminal.render(reports.safety(), Console(file=output, width=100))
     stripped = "".join(line.rstrip() + "\n" for line in output.getvalue().splitlines())
     assert stripped == terminal.to_text(reports.safety(), width=100, colour=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("12,345", 20, ["12,345"]),
+        ("12,345,678", 7, ["12,345,", "678"]),
+        ("5,000 to 16,200", 9, ["5,000 to", "16,200"]),
+        ("0 to 123,456,789", 8, ["0 to", "123,456,", "789"]),
+    ],
+)
+def test_numbers_break_between_words_then_between_groups(text: str, width: int, lines: list[str]) -> None:
+    assert terminal._broken(text, width).split("\n") == lines
