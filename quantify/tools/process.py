@@ -100,7 +100,7 @@ def run(
         return Completed(-signal.SIGKILL, b"", b"", True, False, False, 0.0)
     try:
         child = subprocess.Popen(
-            [*_lifeline(), program, *argv[1:]],
+            [*_lifeline(), *_confined(memory_mb), program, *argv[1:]],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             cwd=cwd, env=_environment(env), start_new_session=True, bufsize=0,
         )  # fmt: skip
@@ -234,6 +234,20 @@ def _limit(pid: int, memory_mb: int | None) -> None:
             hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]
             wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.prlimit(pid, resource.RLIMIT_AS, (wanted, wanted))
+
+
+def _confined(memory_mb: int | None) -> tuple[str, ...]:
+    """The command prefix that limits memory before the program's first instruction, where util-linux provides one.
+
+    `_limit` comes from outside and may come late: on a busy machine a program can take its memory before.
+    """
+    prlimit = shutil.which("prlimit")
+    if memory_mb is None or prlimit is None:
+        return ()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    wanted = memory_mb << 20
+    wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    return (prlimit, f"--as={wanted}:{wanted}", "--")
 
 
 @cache
