@@ -255,7 +255,7 @@ def test_inputs_outside_what_the_file_allows_are_refused() -> None:
     inside = FixedFeature("t", minimum=Fraction(0), step=Fraction(3141593, 10**6), steps=2)
     check(make_problem(network, [inside]))
     outside = FixedFeature("t", minimum=Fraction(0), step=Fraction(3141594, 10**6), steps=2)
-    with pytest.raises(InputError, match="'t' reaches 3.141594"):
+    with pytest.raises(InputError, match=r"'t' reaches 3\.141594"):
         lower_network(make_problem(network, [outside]))
 
 

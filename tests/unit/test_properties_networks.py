@@ -23,7 +23,8 @@ from quantify.properties.evaluate import truth
 
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 0.0], [-1.0, 1.5]], np.float32)
 BIAS = np.array([0.0, 0.25, 1.0], np.float32)
-DOMAIN = "domain: {features: [{name: a, type: int, min: -2, max: 3}, {name: b, type: fixed, min: 0, max: 1, step: 0.25}]}\n"
+FEATURES = "{name: a, type: int, min: -2, max: 3}, {name: b, type: fixed, min: 0, max: 1, step: 0.25}"
+DOMAIN = f"domain: {{features: [{FEATURES}]}}\n"
 LABELS = "labels: [low, mid, top]\n"
 
 
