@@ -1,8 +1,7 @@
 """The engine `branch`: integer networks over few wide inputs go in, exact counts or proven bounds at any time come out.
 
-Boxes of inputs are bounded by affine forms (ALGORITHMS: symbolic linear bounds with a running error), decided boxes add
-their volume, small ones are enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is
-open when work stops stands between the lower and the upper count. Every query is counted by itself.
+Boxes of inputs are bounded by affine forms with a running error; decided boxes add their volume, small ones are
+enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is open when work stops stands between the lower and the upper count. Every query is counted by itself.
 """
 
 from __future__ import annotations
@@ -165,7 +164,13 @@ class BranchEngine:
         note = ""
         if share:
             reached = self.gap is not None and share <= self.gap
-            reason = "the gap was reached" if reached else "memory ran out" if run.status == NO_MEMORY else "the limit was reached"
+            reason = (
+                "the gap was reached"
+                if reached
+                else "memory ran out"
+                if run.status == NO_MEMORY
+                else "the limit was reached"
+            )
             note = f"{float(share):.3g} of the region is open: {reason}"
             if run.status == NO_MEMORY and share == 1:
                 raise UndecidedError("memory ran out before anything was proven", "raise --memory")
@@ -179,9 +184,7 @@ class BranchEngine:
             )
         return Outcome(counts, share, run.work(), run.record())
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """See `Engine.witness`: draws first, then boxes until one is proven to hold a point."""
         region = case.region
         if not isinstance(region, Box) or self.refuses(problem, case) or region.size == 0:
