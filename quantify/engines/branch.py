@@ -1,7 +1,8 @@
-"""The engine `branch`: integer networks over few wide inputs go in, exact counts or proven bounds at any time come out.
+"""The engine `branch`: integer networks over few wide inputs go in, exact counts or bounds at any time come out.
 
 Boxes of inputs are bounded by affine forms with a running error; decided boxes add their volume, small ones are
-enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is open when work stops stands between the lower and the upper count. Every query is counted by itself.
+enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is open when work stops stands
+between the lower and the upper count. Every query is counted by itself.
 """
 
 from __future__ import annotations
