@@ -115,7 +115,7 @@ class RequantiseLayer:
     """
 
     multiplier: NDArray[np.int64]
-    """31-bit fixed-point multipliers, one an output."""
+    """Fixed-point multipliers, one an output: of 31 bits; wider for single rounding where x · multiplier fits in 64."""
     shift: NDArray[np.int64]
     """Powers of two, positive to the left, one an output."""
     zero_point: int

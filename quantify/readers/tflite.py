@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,11 @@ from quantify.errors import InputError, MissingToolError
 from quantify.ir.model import Decision, Model, Predict
 from quantify.ir.network import Network, RequantiseLayer
 from quantify.readers.integer_network import scores
-from quantify.readers.tflite_file import CONVERT_AGAIN, IDENTIFIER, Graph, Operator, Tensor, read_graph
+from quantify.readers.tflite_file import CONVERT_AGAIN, DAMAGE, IDENTIFIER, Graph, Operator, Tensor, read_graph
 from quantify.readers.tflite_layers import FULL_INTEGER, SHAPES, Builder, scale_of, zero_of
 from quantify.readers.unpickle import printable
 
 INSTALL = "pip install 'quantify-ml[tflite]'"
-BATCH = 1000
 
 
 class TfliteReader:
@@ -38,10 +36,9 @@ class TfliteReader:
     def read(self, path: Path, data: bytes, sha256: str, *, trust_pickle: bool) -> Model:
         """See `readers.Reader.read`."""
         try:
-            ends = network_of(data)
+            network = network_of(data)
         except (InputError, MissingToolError) as error:
             raise type(error)(f"{path}: {error.message}", error.hint) from None
-        network = ends.network
         return Model(
             path=str(path),
             sha256=sha256,
@@ -105,29 +102,27 @@ def quantised(network: Network, inputs: NDArray[np.float64]) -> NDArray[np.int64
 
 
 # --- the network ---------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Ends:
-    """A network and what its file takes and gives."""
-
-    network: Network
-    input: Tensor
-    output: Tensor
-
-
-def network_of(data: bytes) -> Ends:
+def network_of(data: bytes) -> Network:
     """The network in the bytes of a `.tflite` file.
 
     Raises:
         InputError: Damaged, or a model that is not counted; the message names the operator.
         MissingToolError: The flatbuffers library is not installed.
     """
+    try:
+        return _network(data)
+    # Options are read late, and may be damaged as well.
+    except DAMAGE as error:
+        raise InputError(f"is a damaged TensorFlow Lite model ({printable(str(error))})", CONVERT_AGAIN) from None
+
+
+def _network(data: bytes) -> Network:
     graph = read_graph(data)
     chain = _without_shapes(graph)
     if not chain:
         raise InputError("computes nothing", CONVERT_AGAIN)
     start = graph.tensors[graph.input]
     graph, chain, first = _unwrapped_input(graph, chain)
-    end = graph.tensors[graph.output]
     chain, last = _unwrapped_output(graph, chain)
     given, result = graph.tensors[first], graph.tensors[last]
     if given.type != "int8" or result.type != "int8":
@@ -148,7 +143,7 @@ def network_of(data: bytes) -> Ends:
         raise InputError("has one output", "quantify reads int8 classifiers with one output a class")
     if not any(isinstance(layer, RequantiseLayer) for layer in builder.layers):
         raise InputError("computes nothing", CONVERT_AGAIN)
-    network = Network(
+    return Network(
         inputs=math.prod(given.shape),
         layers=tuple(builder.layers),
         outputs=classes,
@@ -158,7 +153,6 @@ def network_of(data: bytes) -> Ends:
         input_zero_point=zero_of(given),
         input_rounding="float32" if start.type == "float32" else "nearest",
     )
-    return Ends(network, start, end)
 
 
 def _without_shapes(graph: Graph) -> list[Operator]:

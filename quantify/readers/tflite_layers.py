@@ -166,7 +166,8 @@ def _weighted(
     rounding: Literal["double", "single"] = "double"
     if operator.kind == "FULLY_CONNECTED":
         rounding = "single"
-        multipliers = [rounded_multiplier(real, low - zero_of(output), high - zero_of(output)) for real in reals]
+        most = _most(rows, folded)
+        multipliers = [rounded_multiplier(real, low - zero_of(output), high - zero_of(output), most) for real in reals]
     else:
         multipliers = [fixed_point(real) for real in reals]
     multiplier, shift = (np.array(part, np.int64) for part in zip(*multipliers, strict=True))
@@ -177,6 +178,12 @@ def _weighted(
             np.tile(multiplier, each), np.tile(shift, each), zero_of(output), low, high, rounding, str(operator)
         )
     )
+
+
+def _most(rows: Rows, bias: NDArray[np.int64]) -> int:
+    """Largest size that a sum over int8 values may have."""
+    weights = np.add.reduceat(np.append(np.abs(rows.values), 0), rows.start[:-1]) * (np.diff(rows.start) > 0)
+    return int((128 * weights + np.abs(bias)).max(initial=1))
 
 
 def _weights(builder: Builder, operator: Operator, rank: int, axis: int, channels: int | None) -> NDArray[np.int64]:
