@@ -27,6 +27,7 @@ from quantify.engines.descent import native_module
 from quantify.errors import InputError, UndecidedError
 from quantify.ir import network_eval
 from quantify.ir.count import Count, Estimate, Guarantee
+from quantify.ir.predicate import reads_scores
 from quantify.ir.problem import Box, GridCase, GridProblem, GridQuery
 from quantify.resources import Limits, Progress
 
@@ -402,7 +403,12 @@ def _draw(problem: GridProblem, region: Box, query: GridQuery, seed: int) -> tup
     assert network is not None
     rng = np.random.default_rng(seed)
     points = rng.integers(np.array(region.low), np.array(region.high), (1000, len(region.low)))
-    return _first(network_eval.scores(network, points), points, query)
+    if reads_scores(query.predicate):
+        return _first(network_eval.scores(network, points), points, query)
+    for point, label in zip(points.tolist(), network_eval.labels(network, points).tolist(), strict=True):
+        if logic.holds(query.predicate, point, label):
+            return tuple(point)
+    return None
 
 
 ENGINE = BranchEngine()
