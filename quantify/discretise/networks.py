@@ -44,7 +44,7 @@ def lower_network(problem: Problem) -> Lowered:
     if is_quantised(network):
         if options.mode == "bits":
             raise InputError("this model is quantised already", "remove quantization:")
-        layers, unit = _own_arithmetic(network, inputs), Fraction(1)
+        layers, unit = _own_arithmetic(network, inputs), network.output_scale or Fraction(1)
     elif options.mode == "bits":
         layers, unit, exact = bits_layers(problem, network, inputs)
     else:

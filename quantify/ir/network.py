@@ -152,6 +152,8 @@ class Network:
     input_rounding: Literal["nearest", "float32"] = "nearest"
     """int8 models: whether the file takes integers, to which users round, or float32 values that it rounds itself:
     round(x/scale) in float32, halves away from zero."""
+    output_scale: Fraction | None = None
+    """int8 models: real score = scale · the last layer's integers (zero points are taken off there)."""
 
 
 # --- in integers -------------------------------------------------------------------------------------------------

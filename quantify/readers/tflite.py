@@ -132,8 +132,11 @@ def _network(data: bytes) -> Network:
         raise InputError(f"takes inputs of shape {given.shape}", "quantify reads models for one input at a time")
     builder = Builder(graph, first)
     builder.input()
+    scored = first
     for operator in chain:
         builder.add(operator)
+        # The scores are what goes into a softmax.
+        scored = scored if builder.softmax else builder.current
     if builder.current != last:
         raise InputError("has an output that its last operator does not compute", CONVERT_AGAIN)
     classes = result.shape[-1] if result.shape else 0
@@ -143,6 +146,7 @@ def _network(data: bytes) -> Network:
         raise InputError("has one output", "quantify reads int8 classifiers with one output a class")
     if not any(isinstance(layer, RequantiseLayer) for layer in builder.layers):
         raise InputError("computes nothing", CONVERT_AGAIN)
+    builder.without_zero_point(zero_of(graph.tensors[scored]))
     return Network(
         inputs=math.prod(given.shape),
         layers=tuple(builder.layers),
@@ -151,6 +155,7 @@ def _network(data: bytes) -> Network:
         squash="softmax" if builder.softmax else "none",
         input_scale=Fraction(scale_of(given)),
         input_zero_point=zero_of(given),
+        output_scale=Fraction(scale_of(graph.tensors[scored])),
         input_rounding="float32" if start.type == "float32" else "nearest",
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -71,6 +71,15 @@ class Builder:
     def input(self, rank: int | None = None) -> Tensor:
         """The current tensor, which must be int8 and, if said, of this rank."""
         return self._checked(self.current, rank)
+
+    def without_zero_point(self, zero: int) -> None:
+        """Take the zero point off the last values, so that scores are multiples of their scale."""
+        last = self.layers[-1]
+        if isinstance(last, RequantiseLayer) and last.zero_point == zero:
+            self.layers[-1] = replace(last, zero_point=0, low=last.low - zero, high=last.high - zero)
+        elif zero:
+            width = self.width
+            self.layers.append(LinearLayer(_identity(width), np.full(width, -zero, np.int64), origin="zero point"))
 
     def output(self, operator: Operator, shape: tuple[int, ...]) -> Tensor:
         """The operator's result, which must hold int8 values of this shape, axes of one value aside."""

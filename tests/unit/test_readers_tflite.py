@@ -27,6 +27,7 @@ from quantify.readers.tflite_arithmetic import (
     softmax,
     softmax_keeps_order,
 )
+from quantify.readers.tflite_file import read_graph
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "tflite_recorded.npz"
 RNG = np.random.default_rng(5)
@@ -47,6 +48,14 @@ def network(data: bytes) -> Network:
     return network_of(data)
 
 
+def zero_of_scores(data: bytes) -> int:
+    """Zero point of the tensor that holds the scores: scores are counted from it."""
+    graph = read_graph(data)
+    last = graph.operators[-1]
+    index = last.inputs[0] if last.kind == "SOFTMAX" else last.outputs[0]
+    return int(graph.tensors[index].zero_points[0])
+
+
 # --- the interpreter's own answers -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("number", range(15))
 def test_equals_what_the_interpreter_answered(number: int) -> None:
@@ -59,7 +68,7 @@ def test_equals_what_the_interpreter_answered(number: int) -> None:
     except InputError as error:
         assert "SOFTMAX" in error.message  # noqa: PT017 - some random softmaxes confuse scores, and are refused
         return
-    values = scores(found, inputs.astype(np.int64))
+    values = scores(found, inputs.astype(np.int64)) + zero_of_scores(data)
     if found.squash == "softmax":
         assert (values.argmax(axis=1) == expected.argmax(axis=1)).all()
     else:
@@ -96,7 +105,7 @@ def test_random_chains_equal_the_interpreter(tmp_path: Path) -> None:
         levels = rng.integers(-128, 128, (100, found.inputs))
         real = (levels - found.input_zero_point) * float(found.input_scale)
         expected = library_outputs(path, found)(real)
-        values = scores(found, levels)
+        values = scores(found, levels) + zero_of_scores(path.read_bytes())
         if found.squash == "softmax":
             given = chain.tensors[chain.operators[-1].inputs[0]]
             values = softmax(values, given.scale[0], 1.0)
@@ -125,7 +134,8 @@ def test_a_dense_layer_by_hand() -> None:
     weights, bias = np.array([[3, -5], [7, 2], [-1, 1]]), np.array([10, -20, 30])
     sums = (levels - 3) @ weights.T + bias
     rounded = np.copysign(np.floor(np.abs(sums) / 16 + 0.5), sums).astype(int)
-    assert (scores(network(SMALL), levels) == np.clip(rounded - 4, -128, 127)).all()
+    assert (scores(network(SMALL), levels) == np.clip(rounded - 4, -128, 127) + 4).all()
+    assert network(SMALL).output_scale == 2
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 7, 9, 12, 25, 49, 64, 1000])
