@@ -43,7 +43,7 @@ class TfliteReader:
             path=str(path),
             sha256=sha256,
             kind="network",
-            classes=tuple(str(label) for label in range(network.outputs)),
+            classes=tuple(str(label) for label in range(2 if network.head == "sigmoid" else network.outputs)),
             columns=network.inputs,
             column_names=None,
             structure=network,
@@ -68,6 +68,8 @@ def predictor(network: Network, decision: Decision = "argmax") -> Predict:
 
     def predict(inputs: NDArray[np.float64]) -> NDArray[np.int64]:
         found = scores(network, quantised(network, inputs))
+        if network.head == "sigmoid":
+            return np.asarray(found[:, 0] >= 0, np.int64)
         best = found.argmax(axis=1) if decision == "argmax" else found.argmin(axis=1)
         return np.asarray(best, np.int64)
 
@@ -135,15 +137,15 @@ def _network(data: bytes) -> Network:
     scored = first
     for operator in chain:
         builder.add(operator)
-        # The scores are what goes into a softmax.
-        scored = scored if builder.softmax else builder.current
+        # The scores are what goes into a softmax or sigmoid.
+        scored = scored if builder.squash != "none" else builder.current
     if builder.current != last:
         raise InputError("has an output that its last operator does not compute", CONVERT_AGAIN)
     classes = result.shape[-1] if result.shape else 0
     if classes < 1 or classes != math.prod(result.shape):
         raise InputError(f"has outputs of shape {result.shape}", "quantify reads classifiers: one vector of scores")
-    if classes == 1:
-        raise InputError("has one output", "quantify reads int8 classifiers with one output a class")
+    if classes == 1 and builder.squash != "sigmoid":
+        raise InputError("has one output", "quantify reads classifiers with an output a class, or one sigmoid")
     if not any(isinstance(layer, RequantiseLayer) for layer in builder.layers):
         raise InputError("computes nothing", CONVERT_AGAIN)
     builder.without_zero_point(zero_of(graph.tensors[scored]))
@@ -152,7 +154,8 @@ def _network(data: bytes) -> Network:
         layers=tuple(builder.layers),
         outputs=classes,
         dtype="float32",
-        squash="softmax" if builder.softmax else "none",
+        head="sigmoid" if builder.squash == "sigmoid" else "order",
+        squash=builder.squash,
         input_scale=Fraction(scale_of(given)),
         input_zero_point=zero_of(given),
         output_scale=Fraction(scale_of(graph.tensors[scored])),
@@ -221,6 +224,9 @@ def library_predict(path: Path, network: Network, decision: Decision = "argmax")
 
     def predict(inputs: NDArray[np.float64]) -> NDArray[np.int64]:
         found = run(inputs)
+        if network.head == "sigmoid":
+            half = {"i": 0.0, "u": 128.0, "f": 0.5}[found.dtype.kind]
+            return np.asarray(found[:, 0] >= half, np.int64)
         best = found.argmax(axis=1) if decision == "argmax" else found.argmin(axis=1)
         return np.asarray(best, np.int64)
 

@@ -27,6 +27,8 @@ from quantify.readers.windows import Axis, convolution, depthwise, members
 
 LOW, HIGH = -128, 127
 SAME, VALID = 0, 1
+LEAST_STEP = 0.02
+"""Least scale of a sigmoid's scores."""
 FULL_INTEGER = (
     "convert it with a representative data set, target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]"
 )
@@ -41,7 +43,7 @@ class Builder:
     graph: Graph
     current: int
     layers: list[Layer] = field(default_factory=list)
-    softmax: bool = False
+    squash: Literal["none", "softmax", "sigmoid"] = "none"
 
     def add(self, operator: Operator) -> None:
         """Append one operator.
@@ -53,8 +55,8 @@ class Builder:
         if convert is None:
             known = ", ".join(sorted(CONVERTERS))
             raise InputError(f"{operator} is not supported", f"quantify reads {known} in int8")
-        if self.softmax and operator.kind not in ENDS:
-            raise InputError(f"{operator} follows a softmax", "quantify reads a softmax at the end only")
+        if self.squash != "none" and operator.kind not in ENDS:
+            raise InputError(f"{operator} follows a {self.squash}", f"quantify reads a {self.squash} at the end only")
         if not operator.inputs or operator.inputs[0] != self.current or len(operator.outputs) != 1:
             raise InputError(f"{operator} does not follow the one before it", "quantify reads chains of operators")
         try:
@@ -389,7 +391,23 @@ def _softmax(builder: Builder, operator: Operator) -> None:
             f"over {classes} classes in steps of {scale_of(given):.3g} can give unequal scores equal int8 outputs",
             "convert the model without its softmax: the label is that of the largest score",
         )
-    builder.softmax = True
+    builder.squash = "softmax"
+
+
+def _logistic(builder: Builder, operator: Operator) -> None:
+    """A probability of at least 1/2, as int8, is a score of at least 0 where one step of scores is visible in it.
+
+    A step below 0 gives 128 − 64·scale of 256 or less: below 127.5 by more than the kernel's table may be off.
+    """
+    given = builder.input()
+    output = builder.output(operator, given.shape)
+    if math.prod(given.shape) != 1:
+        raise InputError(f"is over values of shape {given.shape}", "quantify reads a sigmoid of one score")
+    if scale_of(output) != 1 / 256 or zero_of(output) != LOW:
+        raise InputError("has outputs in another scale than 1/256", CONVERT_AGAIN)
+    if scale_of(given) < LEAST_STEP:
+        raise InputError(f"reads scores in steps of {scale_of(given):.3g}", "convert the model without its sigmoid")
+    builder.squash = "sigmoid"
 
 
 def _quantize(builder: Builder, operator: Operator) -> None:
@@ -417,5 +435,6 @@ CONVERTERS: dict[str, Callable[[Builder, Operator], None]] = {
     "RELU_N1_TO_1": _relu(2),
     "RELU6": _relu(3),
     "SOFTMAX": _softmax,
+    "LOGISTIC": _logistic,
     "QUANTIZE": _quantize,
 }

@@ -269,6 +269,37 @@ def test_argmin_of_a_softmax_is_refused(tmp_path: Path) -> None:
         model.predict_by("argmin")
 
 
+def logistic(scale: float) -> bytes:
+    tensors = [
+        Tensor((1, 2), scale=[0.25], zero=[3]),
+        Tensor((1, 2), scale=[0.5], zero=[0], data=[[3, -5]]),
+        Tensor((1, 1), scale=[scale], zero=[-4]),
+        Tensor((1, 1), scale=[1 / 256], zero=[-128]),
+    ]
+    operators = [Operator("FULLY_CONNECTED", [0, 1, -1], [2]), Operator("LOGISTIC", [2], [3])]
+    return tflite(tensors, operators)
+
+
+def test_a_sigmoid_is_class_1_from_one_half(tmp_path: Path) -> None:
+    model = read(tmp_path, logistic(2.0))
+    assert isinstance(model.structure, Network)
+    assert (model.structure.head, model.classes) == ("sigmoid", ("0", "1"))
+    levels = RNG.integers(-128, 128, (300, 2))
+    # (3·a − 5·b)·0.125/2, halves away from zero, is at least 0.
+    sums = (levels - 3) @ [3, -5] / 16
+    assert (model.predict((levels - 3) * 0.25) == (sums > -0.5)).all()
+    with pytest.raises(InputError, match=r"steps of 0\.01"):
+        network(logistic(0.01))
+
+
+@pytest.mark.optional("tensorflow")
+def test_a_sigmoid_equals_the_interpreter(tmp_path: Path) -> None:
+    model = read(tmp_path, logistic(2.0))
+    assert model.library_predict is not None
+    real = (RNG.integers(-128, 128, (300, 2)) - 3) * 0.25
+    assert (model.predict(real) == model.library_predict("argmax")(real)).all()
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 def one(kind: str, *, shape: tuple[int, ...] = (1, 4), data_type: str = "int8", options: Any = ()) -> bytes:
     tensors = [Tensor(shape, data_type, [0.5], [0]), Tensor(shape, data_type, [0.5], [0])]
@@ -279,7 +310,7 @@ def one(kind: str, *, shape: tuple[int, ...] = (1, 4), data_type: str = "int8", 
     ("data", "message"),
     [
         (one("ADD"), r"operator 0 \(ADD\) is not supported"),
-        (one("LOGISTIC"), "LOGISTIC"),
+        (one("LOGISTIC"), "LOGISTIC.* is over values"),
         (one("RELU", data_type="float32"), "computes in float32"),
         (one("RELU", data_type="int16"), "computes in int16"),
         (one("RESHAPE"), "computes nothing"),
