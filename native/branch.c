@@ -497,13 +497,13 @@ uint8_t *branch_record(branch_engine *e, int64_t *length)
 void branch_record_free(uint8_t *record) { free(record); }
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
-static int make_forms(forms *f, int32_t widest, int32_t vectors)
+static int make_forms(forms *f, int32_t widest, int32_t slots)
 {
-    f->centre = aligned(sizeof(v8) * (size_t)widest * vectors);
-    f->radius = aligned(sizeof(v8) * (size_t)widest * vectors);
+    f->centre = aligned(sizeof(v8) * (size_t)((widest + 7) / 8) * slots);
+    f->radius = aligned(sizeof(v8) * (size_t)((widest + 7) / 8) * slots);
     f->error = aligned(sizeof(double) * (size_t)widest);
-    f->live = aligned(sizeof(int32_t) * (size_t)widest);
-    f->wide = aligned(sizeof(int32_t) * (size_t)widest);
+    f->live = aligned(sizeof(int32_t) * (size_t)(widest + 1));
+    f->wide = aligned(sizeof(int32_t) * (size_t)(widest + 1));
     return f->centre && f->radius && f->error && f->live && f->wide;
 }
 
@@ -512,14 +512,15 @@ static int make_worker(branch_engine *e, worker *w)
     const branch_plan *plan = &e->plan;
     int32_t slots = plan->dims + 1;
     w->plan = plan;
-    w->vectors = slots <= 8 ? 1 : slots <= 16 ? 2 : MAX_VECTORS;
-    size_t widest = (size_t)plan->widest, pairs = (size_t)plan->labels * plan->labels + 1;
-    int ok = make_forms(&w->a, plan->widest, w->vectors) && make_forms(&w->b, plan->widest, w->vectors);
+    w->slots = slots <= 3 ? 3 : slots <= 4 ? 4 : slots <= 6 ? 6 : slots <= 8 ? 8 : slots <= 16 ? 16 : MAX_SLOTS;
+    size_t widest = (size_t)plan->widest, pairs = (size_t)plan->labels * (plan->labels + 1);
+    int ok = make_forms(&w->a, plan->widest, w->slots) && make_forms(&w->b, plan->widest, w->slots);
     w->state = aligned(sizeof *w->state * (size_t)(plan->layers + 1));
     w->slope = aligned(sizeof *w->slope * (size_t)(plan->layers + 1));
     for (int32_t l = 0; ok && w->state && w->slope && l < plan->layers; l++) {
-        w->state[l] = aligned((size_t)plan->layer[l].outputs);
-        w->slope[l] = aligned(sizeof **w->slope * 2 * (size_t)plan->layer[l].outputs);
+        size_t padded = (size_t)(plan->layer[l].outputs + 7) / 8 * 8;
+        w->state[l] = aligned(sizeof **w->state * padded);
+        w->slope[l] = aligned(sizeof **w->slope * 2 * padded);
         ok = w->state[l] && w->slope[l];
     }
     for (int k = 0; k < 2; k++) {
@@ -527,17 +528,15 @@ static int make_worker(branch_engine *e, worker *w)
         w->exact[k] = aligned(sizeof(i128) * widest);
         ok = ok && w->points[k] && w->exact[k];
     }
-    w->score = aligned(sizeof(double) * (size_t)plan->labels * CHUNK);
     w->row = aligned(sizeof(double) * (size_t)(plan->rows + 1) * CHUNK);
     w->doubt = aligned(sizeof(int64_t) * DOUBT_ROOM * (size_t)plan->dims);
     w->doubt_open = aligned(sizeof(uint64_t) * DOUBT_ROOM);
-    w->margins = aligned(sizeof(margin) * pairs);
-    w->pairs = aligned(sizeof(int32_t) * pairs);
+    w->undecided = aligned(sizeof(margin) * pairs);
     w->row_margin = aligned(sizeof(margin) * (size_t)(plan->rows + 1));
     w->value = aligned(sizeof(u128) * 2 * (size_t)(plan->nodes + 1));
     w->child[0] = aligned(3 * e->stride);
     if (w->child[0]) w->child[1] = (box *)((uint8_t *)w->child[0] + e->stride);
-    return ok && w->state && w->slope && w->score && w->row && w->doubt && w->doubt_open && w->margins && w->pairs
+    return ok && w->state && w->slope && w->row && w->doubt && w->doubt_open && w->undecided
            && w->row_margin && w->value && w->child[0];
 }
 
@@ -552,8 +551,8 @@ static void free_worker(worker *w)
         if (w->state) free(w->state[l]);
         if (w->slope) free(w->slope[l]);
     }
-    free(w->state), free(w->slope), free(w->score), free(w->row), free(w->doubt), free(w->doubt_open), free(w->margins);
-    free(w->pairs), free(w->row_margin), free(w->value), free(w->child[0]), free(w->stack), free(w->arena);
+    free(w->state), free(w->slope), free(w->row), free(w->doubt), free(w->doubt_open), free(w->undecided);
+    free(w->row_margin), free(w->value), free(w->child[0]), free(w->stack), free(w->arena);
 }
 
 static const branch_kernel *choose_kernel(int32_t isa)

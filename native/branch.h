@@ -41,20 +41,18 @@ typedef struct {
     double factor, slack;       /* floor: scale of the argument, and the most that flooring takes off */
     double point_error;         /* bound on |computed - true| argument at any point of the region; 0 when exact */
     const double *weights;      /* outputs x inputs */
-    const double *packed;       /* ceil(outputs / 4) x inputs x 4 */
-    const double *bias;         /* ceil(outputs / 4) * 4 */
+    const double *packed;       /* blocks of 8 outputs x inputs x 8 */
+    const double *bias;         /* blocks * 8 */
     const int64_t *exact;       /* outputs x inputs, or NULL without closed form */
     const int64_t *exact_bias;  /* outputs x 2 words */
     int64_t exact_positive, exact_negative, exact_low, exact_high;
 } branch_layer;
 
-/* Affine functions of the last hidden vector and the inputs: differences of scores, then rows of predicates. */
+/* Affine functions of the last hidden vector and the inputs, in blocks of 8. */
 typedef struct {
-    const double *weights;      /* rows x hidden */
-    const double *inputs;       /* rows x dims; NULL when no row reads an input */
-    const double *bias;         /* rows */
-    const double *unit;         /* rows: every value is a multiple of it */
-    const double *point_error;  /* rows */
+    const double *packed;       /* blocks x hidden x 8 */
+    const double *inputs;       /* blocks x dims x 8; NULL when no row reads an input */
+    const double *bias;         /* blocks x 8 */
 } branch_rows;
 
 typedef struct {
@@ -72,8 +70,14 @@ typedef struct {
     const double *score_weights; /* labels x hidden */
     const double *score_bias;
     double score_error;
-    branch_rows pair;           /* labels x labels rows: i*labels+j holds score i - score j for i < j */
-    branch_rows row;
+    branch_rows pair;           /* for each label i, whole blocks of rows: j holds score i - score j */
+    double unit;                /* scores are multiples of it */
+    branch_rows row;            /* rows that predicates compare with 0 */
+    const double *row_weights;  /* rows x hidden */
+    const double *row_inputs;   /* rows x dims */
+    const double *row_bias;     /* rows */
+    const double *row_unit;     /* rows: every value is a multiple of it */
+    const double *row_error;    /* rows: as point_error */
     const int64_t *pair_exact;  /* labels x hidden: exact weights of the scores, or NULL */
     const int64_t *pair_exact_bias; /* labels x 2 words */
     const branch_node *node;

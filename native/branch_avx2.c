@@ -2,6 +2,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include <stddef.h>
 #if defined(__x86_64__)
+#define WIDE 0
 #define KERNEL(part) avx2_##part
 #define TARGET __attribute__((target("avx2")))
 #include "branch_kernel.inc"

@@ -2,6 +2,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include <stddef.h>
 #if defined(__x86_64__)
+#define WIDE 1
 #define KERNEL(part) avx512_##part
 #define TARGET __attribute__((target("avx512f,avx512dq")))
 #include "branch_kernel.inc"

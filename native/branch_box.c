@@ -33,96 +33,101 @@ static inline int same(const worker *w, int32_t i, int32_t k)
     return w->true_for[i] == w->true_for[k] && w->false_for[i] == w->false_for[k];
 }
 
-/* The margin score[i] - score[k] (i < k): rules out one of the labels or is kept as undecided. */
-static int compare_labels(worker *w, box *b, int32_t i, int32_t k, margin *m)
+/* Takes what eight margins score[ref] - score[i] say about label i: rules out one of the two, or keeps the margin. */
+static void compare_labels(worker *w, box *b, int32_t ref, int32_t i, int32_t *kept)
 {
-    const branch_plan *plan = w->plan;
-    if (i > k) {
-        int32_t swap = i;
-        i = k;
-        k = swap;
-    }
-    int32_t index = i * plan->labels + k;
-    w->kernel->row(w, &plan->pair, index, b, m);
-    if (m->low > -plan->pair.unit[index]) { /* at least 0: ties go to the lower label */
-        b->labels &= ~(1ULL << k);
-        w->winner[k] = (int8_t)i;
-        return 1;
-    }
-    if (m->high < 0) {
+    const margins *m = &w->eight;
+    int32_t lane = i & 7;
+    double unit = w->plan->unit;
+    /* Scores are multiples of the unit, and ties go to the lower label. */
+    if (ref < i ? m->low[lane] > -unit : m->low[lane] > 0) {
         b->labels &= ~(1ULL << i);
-        w->winner[i] = (int8_t)k;
-        return 1;
+        w->winner[i] = (int8_t)ref;
+    } else if (ref < i ? m->high[lane] < 0 : m->high[lane] < unit) {
+        b->labels &= ~(1ULL << ref);
+        w->winner[ref] = (int8_t)i;
+    } else {
+        margin *out = w->undecided + (*kept)++;
+        out->first = ref;
+        out->second = i;
+        out->error = m->error[lane];
+        out->low = m->low[lane];
+        out->high = m->high[lane];
+        for (int32_t s = 0; s <= w->plan->dims; s++) {
+            out->centre[s] = ((const double *)(m->centre + s))[lane];
+            out->radius[s] = ((const double *)(m->radius + s))[lane];
+        }
     }
-    return 0;
 }
 
-static void keep(worker *w, int32_t *kept, int32_t i, int32_t k)
+/* Compares `ref` with the labels of `others` that answer differently (or alike, with `alike`). */
+static void compare_with(worker *w, box *b, int32_t ref, uint64_t others, int alike, int32_t *kept)
 {
-    w->pairs[*kept] = i < k ? i * w->plan->labels + k : k * w->plan->labels + i;
-    ++*kept;
+    int32_t blocks = (w->plan->labels + 7) / 8;
+    for (int32_t block = 0; block < blocks; block++) {
+        uint64_t wanted = 0;
+        for (uint64_t left = others >> (8 * block) & 0xFF; left; left &= left - 1) {
+            int32_t i = 8 * block + __builtin_ctzll(left);
+            if (i != ref && same(w, i, ref) == alike) wanted |= 1ULL << i;
+        }
+        if (!wanted) continue;
+        w->kernel->rows(w, &w->plan->pair, ref * blocks + block, b, &w->eight);
+        for (; wanted; wanted &= wanted - 1) compare_labels(w, b, ref, __builtin_ctzll(wanted), kept);
+    }
 }
 
-/* Rules labels out; returns how many undecided pairs of labels with different answers are in w->margins. */
-static int32_t rule_out(worker *w, box *b, int32_t *reference)
+static int32_t best_at_centre(const worker *w, uint64_t labels)
 {
     const branch_plan *plan = w->plan;
     const forms *hidden = w->hidden;
     double best = -INFINITY;
-    int32_t ref = 0, kept = 0;
-    for (uint64_t left = b->labels; left; left &= left - 1) {
-        int32_t i = __builtin_ctzll(left);
+    int32_t found = __builtin_ctzll(labels);
+    for (; labels; labels &= labels - 1) {
+        int32_t i = __builtin_ctzll(labels);
         double score = plan->score_bias[i];
         for (int32_t k = 0; k < hidden->lives; k++) {
             int32_t j = hidden->live[k];
-            score += plan->score_weights[(size_t)i * plan->hidden + j] * ((const double *)(hidden->centre + (size_t)j * w->vectors))[0];
+            const double *centre = (const double *)(hidden->centre + (size_t)(j >> 3) * w->slots);
+            score += plan->score_weights[(size_t)i * plan->hidden + j] * centre[j & 7];
         }
-        if (score > best) best = score, ref = i;
+        if (score > best) best = score, found = i;
     }
-    uint64_t before = b->labels;
-    for (uint64_t left = before; left; left &= left - 1) {
+    return found;
+}
+
+/* Rules labels out; returns how many margins are kept in w->undecided. Afterwards every pair of possible labels that answer an
+   open query differently is among them. */
+static int32_t rule_out(worker *w, box *b, int32_t *reference)
+{
+    int32_t kept = 0, ref = best_at_centre(w, b->labels);
+    compare_with(w, b, ref, b->labels, 0, &kept);
+    for (uint64_t left = b->labels & ~(1ULL << ref); left & (left - 1); left &= left - 1) {
         int32_t i = __builtin_ctzll(left);
-        if (i == ref || same(w, i, ref)) continue;
-        if (!compare_labels(w, b, ref, i, w->margins + kept)) keep(w, &kept, ref, i);
-    }
-    for (uint64_t left = b->labels & ~(1ULL << ref); left; left &= left - 1) {
-        int32_t i = __builtin_ctzll(left);
-        for (uint64_t others = left & (left - 1); others; others &= others - 1) {
-            int32_t k = __builtin_ctzll(others);
-            if (!(b->labels >> i & 1) || !(b->labels >> k & 1) || same(w, i, k)) continue;
-            if (!compare_labels(w, b, i, k, w->margins + kept)) keep(w, &kept, i, k);
-        }
+        if (b->labels >> i & 1) compare_with(w, b, i, left & (left - 1) & b->labels, 0, &kept);
     }
     *reference = b->labels >> ref & 1 ? ref : __builtin_ctzll(b->labels);
     return kept;
 }
 
-/* Keeps the pairs of labels that are both possible and answer open queries differently. */
+/* Keeps the margins of labels that are both possible and answer open queries differently. */
 static int32_t relevant(worker *w, const box *b, int32_t kept)
 {
-    int32_t labels = w->plan->labels, left = 0;
+    int32_t left = 0;
     for (int32_t p = 0; p < kept; p++) {
-        int32_t i = w->pairs[p] / labels, k = w->pairs[p] % labels;
-        if (!(b->labels >> i & 1) || !(b->labels >> k & 1) || same(w, i, k)) continue;
-        if (left != p) {
-            w->margins[left] = w->margins[p];
-            w->pairs[left] = w->pairs[p];
-        }
+        const margin *m = w->undecided + p;
+        if (!(b->labels >> m->first & 1) || !(b->labels >> m->second & 1) || same(w, m->first, m->second)) continue;
+        if (left != p) w->undecided[left] = *m;
         left++;
     }
     return left;
 }
 
 /* Pairs with equal answers too, so that two labels may remain for a half-space. */
-static void rule_out_equals(worker *w, box *b)
+static void rule_out_equals(worker *w, box *b, int32_t kept)
 {
-    margin *scratch = w->margins + w->plan->labels * w->plan->labels;
-    for (uint64_t left = b->labels; left; left &= left - 1) {
-        int32_t i = __builtin_ctzll(left);
-        for (uint64_t others = left & (left - 1); others; others &= others - 1) {
-            int32_t k = __builtin_ctzll(others);
-            if ((b->labels >> i & 1) && (b->labels >> k & 1) && same(w, i, k)) compare_labels(w, b, i, k, scratch);
-        }
+    for (uint64_t left = b->labels; left & (left - 1); left &= left - 1) {
+        int32_t i = __builtin_ctzll(left), scratch = kept;
+        if (b->labels >> i & 1) compare_with(w, b, i, left & (left - 1) & b->labels, 1, &scratch);
     }
 }
 
@@ -157,11 +162,10 @@ static int settle_point(worker *w, const box *b, const int64_t *position, int32_
     for (int32_t k = 0; k < plan->dims; k++) end[k] = position[k] + 1;
     for (int32_t r = 0; r < plan->rows; r++) {
         double value = w->row[(size_t)r * CHUNK + p];
-        if (plan->row.inputs)
-            for (int32_t k = 0; k < plan->dims; k++)
-                value += plan->row.inputs[(size_t)r * plan->dims + k] * (double)position[k];
-        low[r] = value - plan->row.point_error[r];
-        high[r] = value + plan->row.point_error[r];
+        for (int32_t k = 0; k < plan->dims; k++)
+            value += plan->row_inputs[(size_t)r * plan->dims + k] * (double)position[k];
+        low[r] = value - plan->row_error[r];
+        high[r] = value + plan->row_error[r];
     }
     branch_truths(w, position, end, low, high);
     uint64_t yes = 0, no = 0;
@@ -177,56 +181,63 @@ static int settle_point(worker *w, const box *b, const int64_t *position, int32_
     return 1;
 }
 
-/* The label with the largest score at point p, or -1 where the error leaves it open. */
-static int32_t label_at(const worker *w, uint64_t labels, int32_t p)
+/* Lays out up to CHUNK points from number `start` on: input k has the digit (number / stride) mod width. */
+static void lay_out(worker *w, const box *b, int64_t start)
 {
-    double best = -INFINITY;
-    int32_t label = -1;
-    for (uint64_t left = labels; left; left &= left - 1) {
-        int32_t i = __builtin_ctzll(left);
-        if (w->score[(size_t)i * CHUNK + p] > best) best = w->score[(size_t)i * CHUNK + p], label = i;
+    int32_t dims = w->plan->dims;
+    int64_t stride = 1;
+    for (int32_t k = dims - 1; k >= 0; k--) {
+        int64_t width = b->range[dims + k] - b->range[k], run = stride - start % stride, digit = start / stride % width;
+        double *into = w->points[0] + (size_t)k * CHUNK;
+        for (int32_t p = 0; p < CHUNK;) {
+            double value = (double)(b->range[k] + digit);
+            int32_t end = run < CHUNK - p ? p + (int32_t)run : CHUNK;
+            for (; p < end; p++) into[p] = value;
+            run = stride;
+            digit = digit + 1 < width ? digit + 1 : 0;
+        }
+        stride *= width;
     }
-    if (w->plan->exact_points) return label;
-    for (uint64_t left = labels & ~(1ULL << label); left; left &= left - 1)
-        if (w->score[(size_t)__builtin_ctzll(left) * CHUNK + p] >= best - 2.5 * w->plan->score_error) return -1;
-    return label;
+}
+
+static void position_of(const worker *w, const box *b, int64_t number, int64_t *position)
+{
+    int32_t dims = w->plan->dims;
+    for (int32_t k = dims - 1; k >= 0; k--) {
+        int64_t width = b->range[dims + k] - b->range[k];
+        position[k] = b->range[k] + number % width;
+        number /= width;
+    }
 }
 
 static void enumerate_box(worker *w, box *b)
 {
     const branch_plan *plan = w->plan;
-    int32_t dims = plan->dims;
-    int64_t position[MAX_DIMS], found[CHUNK][MAX_DIMS];
-    memcpy(position, b->range, (size_t)dims * sizeof *position);
-    int by_point = !plan->label_only;
-    if (by_point) { /* the predicates' positions and scores may be decided on the whole box */
-        uint64_t known = b->open;
-        for (uint64_t left = b->labels; left; left &= left - 1) {
-            int32_t i = __builtin_ctzll(left);
-            known &= w->true_for[i] | w->false_for[i];
-        }
-        by_point = known != b->open;
+    uint64_t known = b->open;
+    for (uint64_t left = b->labels; left; left &= left - 1) {
+        int32_t i = __builtin_ctzll(left);
+        known &= w->true_for[i] | w->false_for[i];
     }
+    int by_point = known != b->open;
     uint64_t counts[MAX_LABELS] = {0};
-    int64_t left = (int64_t)box_size(b, dims);
-    w->stats[4] += (uint64_t)left;
-    while (left > 0) {
-        int32_t count = left < CHUNK ? (int32_t)left : CHUNK;
-        left -= count;
-        for (int32_t p = 0; p < CHUNK; p++) {
-            for (int32_t k = 0; k < dims; k++) w->points[0][(size_t)k * CHUNK + p] = (double)position[k];
-            if (p >= count) continue;
-            memcpy(found[p], position, sizeof position);
-            for (int32_t k = dims - 1; k >= 0; k--) {
-                if (++position[k] < b->range[dims + k]) break;
-                position[k] = b->range[k];
-            }
-        }
+    int64_t size = (int64_t)box_size(b, plan->dims), position[MAX_DIMS];
+    w->stats[4] += (uint64_t)size;
+    for (int64_t start = 0; start < size; start += CHUNK) {
+        int32_t count = size - start < CHUNK ? (int32_t)(size - start) : CHUNK;
+        lay_out(w, b, start);
         uint64_t doubtful = w->kernel->points(w, b->labels, by_point);
+        if (!by_point && !doubtful) {
+            for (int32_t p = 0; p < count; p++) counts[w->winning[p]]++;
+            continue;
+        }
         for (int32_t p = 0; p < count; p++) {
-            int32_t label = doubtful >> p & 1 ? -1 : label_at(w, b->labels, p);
-            if (label >= 0 && !by_point) counts[label]++;
-            else if (label < 0 || !settle_point(w, b, found[p], label, p)) doubt(w, found[p], b->open);
+            int unsure = doubtful >> p & 1;
+            if (!unsure && !by_point) {
+                counts[w->winning[p]]++;
+                continue;
+            }
+            position_of(w, b, start + p, position);
+            if (unsure || !settle_point(w, b, position, (int32_t)w->winning[p], p)) doubt(w, position, b->open);
         }
     }
     for (int32_t i = 0; i < plan->labels; i++) {
@@ -260,17 +271,16 @@ static void choose_split(worker *w, box *b, int32_t undecided)
     const branch_plan *plan = w->plan;
     int32_t dims = plan->dims;
     if (!plan->label_only && range_end(w, b)) return;
-    double weight[8 * MAX_VECTORS] = {0};
+    double weight[MAX_SLOTS] = {0};
     for (int32_t p = 0; p < undecided; p++) {
-        const double *centre = (const double *)w->margins[p].centre, *radius = (const double *)w->margins[p].radius;
+        const double *centre = w->undecided[p].centre, *radius = w->undecided[p].radius;
         for (int32_t k = 0; k < dims; k++) weight[k] += fabs(centre[k + 1]) + fabs(radius[k + 1]);
     }
     if (!plan->label_only) {
         for (int32_t r = 0; r < plan->rows; r++) {
             const margin *m = w->row_margin + r;
             if (m->low > 0 || m->high < 0) continue;
-            const double *centre = (const double *)m->centre, *radius = (const double *)m->radius;
-            for (int32_t k = 0; k < dims; k++) weight[k] += fabs(centre[k + 1]) + fabs(radius[k + 1]);
+            for (int32_t k = 0; k < dims; k++) weight[k] += fabs(m->centre[k + 1]) + fabs(m->radius[k + 1]);
         }
         double all = 0;
         for (int32_t k = 0; k < dims; k++) all += weight[k];
@@ -288,7 +298,11 @@ static void choose_split(worker *w, box *b, int32_t undecided)
         }
     }
     int32_t best = -1, widest = 0;
-    const double *blame = (const double *)w->blame;
+    double blame[MAX_SLOTS];
+    for (int32_t s = 0; s < w->slots; s++) {
+        blame[s] = 0;
+        for (int i = 0; i < 8; i++) blame[s] += ((const double *)(w->blame + s))[i];
+    }
     for (int pass = 0; pass < 2 && best < 0; pass++)
         for (int32_t k = 0; k < dims; k++) {
             int64_t width = b->range[dims + k] - b->range[k];
@@ -311,13 +325,14 @@ static void credit(worker *w, box *b, int32_t undecided, int32_t ref, u128 size)
     }
     u128 lost[2] = {0, 0};
     for (int32_t p = 0; p < undecided; p++) {
-        int32_t i = w->pairs[p] / plan->labels, k = w->pairs[p] % plan->labels;
-        /* label i fails where the margin is below 0; k where it is 0 or more, that is above -unit. */
-        double unit = plan->pair.unit[w->pairs[p]];
-        if (i == ref || k == ref)
-            lost[0] += branch_failures(w, b, w->margins + p, i == ref ? 1 : -1, i == ref ? 0 : unit, size);
-        if (others == 1 && (i == other || k == other))
-            lost[1] += branch_failures(w, b, w->margins + p, i == other ? 1 : -1, i == other ? 0 : unit, size);
+        const margin *m = w->undecided + p;
+        /* The lower label of a pair fails where its margin is below 0, the other one where its margin is below the unit. */
+        for (int side = 0; side < 2; side++) {
+            int32_t label = side ? m->second : m->first, against = side ? m->first : m->second;
+            int slot = label == ref ? 0 : others == 1 && label == other ? 1 : -1;
+            if (slot < 0) continue;
+            lost[slot] += branch_failures(w, b, m, side ? -1 : 1, label < against ? 0 : plan->unit, size);
+        }
     }
     u128 left = size;
     const int32_t label[2] = {ref, others == 1 ? other : -1};
@@ -331,6 +346,19 @@ static void credit(worker *w, box *b, int32_t undecided, int32_t ref, u128 size)
     b->weight = (double)left;
 }
 
+static void row_margin(worker *w, int32_t row)
+{
+    margin *out = w->row_margin + row;
+    const margins *m = &w->eight;
+    out->error = m->error[row & 7];
+    out->low = m->low[row & 7];
+    out->high = m->high[row & 7];
+    for (int32_t s = 0; s <= w->plan->dims; s++) {
+        out->centre[s] = ((const double *)(m->centre + s))[row & 7];
+        out->radius[s] = ((const double *)(m->radius + s))[row & 7];
+    }
+}
+
 /* Bounds the box and does what can be done at once. OPEN: split and weight are set, credits are in the box. */
 int branch_settle(worker *w, box *b)
 {
@@ -342,7 +370,8 @@ int branch_settle(worker *w, box *b)
     if (!plan->label_only) {
         double low[plan->rows + 1], high[plan->rows + 1];
         for (int32_t r = 0; r < plan->rows; r++) {
-            w->kernel->row(w, &plan->row, r, b, w->row_margin + r);
+            if ((r & 7) == 0) w->kernel->rows(w, &plan->row, r / 8, b, &w->eight);
+            row_margin(w, r);
             low[r] = w->row_margin[r].low;
             high[r] = w->row_margin[r].high;
         }
@@ -369,7 +398,7 @@ int branch_settle(worker *w, box *b)
             known &= w->true_for[i] | w->false_for[i];
         }
         if (known == b->open) {
-            rule_out_equals(w, b);
+            rule_out_equals(w, b, undecided);
             u128 count;
             if (__builtin_popcountll(b->labels) == 2) {
                 int32_t i = __builtin_ctzll(b->labels), k = __builtin_ctzll(b->labels & (b->labels - 1));

@@ -269,7 +269,7 @@ uint64_t branch_volume(int32_t dims, const double *a, double bound) { return sha
 u128 branch_failures(const worker *w, const box *b, const margin *m, int sign, double threshold, u128 size)
 {
     int32_t dims = w->plan->dims;
-    const double *centre = (const double *)m->centre, *radius = (const double *)m->radius;
+    const double *centre = m->centre, *radius = m->radius;
     double a[MAX_DIMS], half_sum = 0, cell = 0;
     for (int32_t k = 0; k < dims; k++) {
         double width = (double)(b->range[dims + k] - b->range[k]);

@@ -122,7 +122,7 @@ void branch_truths(worker *w, const int64_t *low, const int64_t *high, const dou
         case BRANCH_ALL:
         case BRANCH_ANY: junction(plan, node, w->value, value, value + 1); break;
         case BRANCH_ROW: {
-            double unit = plan->row.unit[node->a], l = row_low[node->a], h = row_high[node->a];
+            double unit = plan->row_unit[node->a], l = row_low[node->a], h = row_high[node->a];
             compare(node->b, h < 0, h < unit, l > 0, l > -unit, value, value + 1);
             break;
         }

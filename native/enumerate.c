@@ -5,12 +5,16 @@
  * still matter, all their values are run at once in bit slices (slices.inc). Inputs are the bits of the features,
  * fixed from each feature's highest bit down, so that what is open of a feature is one aligned range of positions;
  * positions beyond the feature's width are skipped, or masked in the block.
+ *
+ * A network's answer comes in as further inputs, one for each set of labels that is asked for. They are never fixed:
+ * while they occur, every open bit matters, and a block starts by running the network on all its points.
  */
 #include "enumerate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "network.h"
 #include "residual.h"
 #include "slices.h"
 
@@ -50,6 +54,10 @@ struct enumerate_task {
     int64_t *found, arena_size, step_limit, slot_limit;
     uint64_t prefix;
     double probe_cost;
+    enumerate_labels labels;
+    uint64_t **label_masks;
+    int64_t *low, *high; /* the block as the network sees it */
+    int32_t bit_inputs;  /* inputs that are bits of features */
     int32_t feature_count, inputs, output_count, lane_bits, prefix_bits, depth, lanes, seek, masks_used;
     int failed;
 };
@@ -63,10 +71,18 @@ static inline int64_t span(const feature *f)
 
 static inline int partial(const feature *f) { return ((int64_t)1 << f->open) > f->width - f->base; }
 
+/* Whether the network's answer occurs in the program that was marked last. */
+static int asks_network(const enumerate_task *task)
+{
+    for (int32_t j = task->bit_inputs; j < task->inputs; j++)
+        if (task->occurrences[j]) return 1;
+    return 0;
+}
+
 /* How many inputs must be in lanes for the node's program to run; notes the most used feature. */
 static int32_t lanes_needed(enumerate_task *task, int32_t *best)
 {
-    int32_t needed = 0;
+    int32_t needed = 0, all = asks_network(task), chosen = 0;
     uint32_t most = 0;
     for (int32_t k = 0; k < task->feature_count; k++) {
         const feature *f = task->features + k;
@@ -77,9 +93,10 @@ static int32_t lanes_needed(enumerate_task *task, int32_t *best)
             used += occurs;
             matter += occurs != 0;
         }
-        if (!matter) continue;
-        needed += partial(f) ? f->open : matter;
-        if (used > most) most = used, *best = k;
+        if (!(all ? f->open : matter)) continue;
+        needed += all || partial(f) ? f->open : matter;
+        if (!chosen || used > most) most = used, *best = k;
+        chosen = 1;
     }
     return needed;
 }
@@ -108,15 +125,16 @@ static void volumes(enumerate_task *task, u128 *outside_lanes, u128 *all)
 static void assign_lanes(enumerate_task *task, int any)
 {
     task->lanes = 0;
-    for (int32_t i = 0; i < task->inputs; i++) task->lane_of[i] = NO_LANE;
+    for (int32_t i = 0; i < task->bit_inputs; i++) task->lane_of[i] = NO_LANE;
     if (!any) return;
+    int all = asks_network(task);
     for (int32_t k = 0; k < task->feature_count; k++) {
         const feature *f = task->features + k;
         int32_t matter = 0;
         for (int32_t j = 0; j < f->open; j++) matter += task->occurrences[f->first + j] != 0;
-        if (!matter) continue;
+        if (!matter && !all) continue;
         for (int32_t j = 0; j < f->open; j++)
-            if (partial(f) || task->occurrences[f->first + j]) task->lane_of[f->first + j] = task->lanes++;
+            if (all || partial(f) || task->occurrences[f->first + j]) task->lane_of[f->first + j] = task->lanes++;
     }
 }
 
@@ -193,13 +211,36 @@ static int64_t write_mask(enumerate_task *task, uint32_t stride)
     return made;
 }
 
+/* Run the network on the block, whose lanes are all open bits, the first feature's lowest. */
+static void run_network(enumerate_task *task)
+{
+    int32_t count = task->feature_count;
+    for (int32_t k = 0; k < count; k++) {
+        const feature *f = task->features + k;
+        int32_t at = count - 1 - k;
+        task->low[at] = task->labels.lows[at] + f->base;
+        task->high[at] = task->low[at] + ((int64_t)1 << f->open);
+    }
+    network_masks(task->labels.network, task->low, task->high, task->labels.sets, task->labels.count,
+                  task->label_masks);
+    if (task->lanes >= CELL_BITS) return;
+    /* Fewer points than a cell has bits: repeat them. */
+    for (int32_t j = 0; j < task->labels.count; j++) {
+        uint64_t *words = task->label_masks[j];
+        int32_t lanes = task->lanes;
+        for (; lanes < 6; lanes++) words[0] |= words[0] << (1 << lanes);
+        for (; lanes < CELL_BITS; lanes++)
+            memcpy(words + (1 << (lanes - 6)), words, (size_t)8 << (lanes - 6));
+    }
+}
+
 /* Write the program of a leaf as steps over slots; returns their number. */
 static int64_t write_steps(enumerate_task *task, const level *at)
 {
     uint32_t stride = (uint32_t)slot_cells(task);
     uint32_t inputs = (uint32_t)task->inputs;
     const residual_gate *gates = task->arena + at->start;
-    int64_t free_count = 0, fresh = pattern_slots(task) + SPARE_SLOTS;
+    int64_t free_count = 0, fresh = pattern_slots(task) + SPARE_SLOTS + task->labels.count;
     task->masks_used = 0;
     int64_t made = write_mask(task, stride);
     for (int64_t i = 0; i < at->count; i++) task->map[i] = gates[i].uses;
@@ -302,6 +343,7 @@ static int harvest_block(enumerate_task *task, const level *at, const uint32_t *
     assign_lanes(task, 1);
     volumes(task, &outside, &all);
     task->visited += all;
+    if (asks_network(task)) run_network(task);
     int64_t steps = write_steps(task, at);
     int found = 0;
     for (int64_t run = 0; run < runs(task) && !found; run++) {
@@ -343,7 +385,8 @@ static int is_inner(enumerate_task *task, int32_t depth, int *constant)
                              task->occurrences);
     int32_t best = 0, needed = lanes_needed(task, &best);
     if (needed <= task->lane_bits) return 0;
-    if (needed <= task->lane_bits + EXTRA_LANES && depth && 16 * at->live >= SLOW * at[-1].live) return 0;
+    /* A network is run once on a block's points, so it takes no lanes beyond a block's. */
+    if (!asks_network(task) && needed <= task->lane_bits + EXTRA_LANES && depth && 16 * at->live >= SLOW * at[-1].live) return 0;
     at->feature = best;
     at->next = 0;
     return 1;
@@ -387,7 +430,9 @@ static inline int64_t node_cost(const level *at) { return 150 + 20 * at->count; 
 static inline int64_t block_cost(const enumerate_task *task, const level *at)
 {
     int64_t run = at->live * (5 + used_cells(task) * 5 / 4) + task->output_count * used_cells(task) * 4;
-    return 100 + at->live * 10 + runs(task) * run;
+    int64_t network = 0;
+    if (asks_network(task)) network = (int64_t)((double)((int64_t)1 << task->lanes) * task->labels.nanoseconds);
+    return 100 + at->live * 10 + runs(task) * run + network;
 }
 
 /* Go on for about `work` nanoseconds, or to the first point that satisfies some output when `seek` is set. */
@@ -481,17 +526,20 @@ void enumerate_close(enumerate_task *task)
     if (!task) return;
     free(task->features), free(task->levels), free(task->arena), free(task->outputs), free(task->map);
     free(task->occurrences), free(task->lane_of), free(task->slot_of), free(task->free_slots), free(task->steps);
-    free(task->memory), free(task->counts), free(task->found), free(task);
+    free(task->memory), free(task->counts), free(task->found), free(task->label_masks), free(task->low);
+    free(task);
 }
 
 static void *room(int64_t count, size_t size) { return calloc((size_t)(count > 0 ? count : 1), size); }
 
 /* A task over features of the given widths (positions) and bits (2^bits ≥ width, at most 120 in all). Task `prefix` of
- * the 2^prefix_bits that together are the whole. lane_bits ≥ 9; isa as in `slices_choose`. NULL: no memory, no such isa.
+ * the 2^prefix_bits that together are the whole. lane_bits ≥ 9; isa as in `slices_choose`. `labels` may be NULL; what it
+ * points to must outlive the task. NULL: no memory, no such isa.
  */
-enumerate_task *enumerate_open(const enumerate_gate *gates, int64_t count, const uint32_t *outputs,
-                               int32_t output_count, const int64_t *widths, const int32_t *bits, int32_t features,
-                               int32_t lane_bits, int32_t isa, int32_t prefix_bits, uint64_t prefix)
+enumerate_task *enumerate_open_labelled(const enumerate_gate *gates, int64_t count, const uint32_t *outputs,
+                                        int32_t output_count, const int64_t *widths, const int32_t *bits,
+                                        int32_t features, int32_t lane_bits, int32_t isa, int32_t prefix_bits,
+                                        uint64_t prefix, const enumerate_labels *labels)
 {
     enumerate_task *task = calloc(1, sizeof *task);
     if (!task) return NULL;
@@ -506,7 +554,13 @@ enumerate_task *enumerate_open(const enumerate_gate *gates, int64_t count, const
         task->features[k] = (feature){widths[k], 0, bits[k], bits[k], task->inputs};
         task->inputs += bits[k];
     }
-    task->slot_limit = count + pattern_slots(task) + SPARE_SLOTS;
+    task->bit_inputs = task->inputs;
+    if (labels) task->labels = *labels;
+    task->inputs += task->labels.count;
+    task->label_masks = room(task->labels.count, sizeof *task->label_masks);
+    task->low = room(2 * features, sizeof *task->low);
+    task->high = task->low ? task->low + features : NULL;
+    task->slot_limit = count + pattern_slots(task) + SPARE_SLOTS + task->labels.count;
     task->step_limit = count + 2 * task->inputs;
     task->arena_size = 4 * count + 1;
     task->levels = room(task->inputs + 1, sizeof *task->levels);
@@ -522,9 +576,15 @@ enumerate_task *enumerate_open(const enumerate_gate *gates, int64_t count, const
     task->found = room(features, sizeof *task->found);
     if (!task->kernel || !task->features || !task->levels || !task->arena || !task->outputs || !task->map ||
         !task->occurrences || !task->lane_of || !task->slot_of || !task->free_slots || !task->steps || !task->counts ||
-        !task->found || !make_memory(task)) {
+        !task->found || !task->label_masks || !task->low || !make_memory(task)) {
         enumerate_close(task);
         return NULL;
+    }
+    int64_t stride = lane_bits > CELL_BITS ? (int64_t)1 << (lane_bits - CELL_BITS) : 1;
+    for (int32_t j = 0; j < task->labels.count; j++) {
+        int64_t slot = pattern_slots(task) + SPARE_SLOTS + j;
+        task->lane_of[task->bit_inputs + j] = (uint32_t)slot;
+        task->label_masks[j] = (uint64_t *)(task->memory + slot * stride * CELL);
     }
     for (int64_t i = 0; i < count; i++)
         task->arena[i] = (residual_gate){gates[i].a, gates[i].b, gates[i].c, gates[i].table, 1};
@@ -532,4 +592,13 @@ enumerate_task *enumerate_open(const enumerate_gate *gates, int64_t count, const
     task->levels[0].count = count;
     task->levels[0].next = -1;
     return task;
+}
+
+/* The same without a network. */
+enumerate_task *enumerate_open(const enumerate_gate *gates, int64_t count, const uint32_t *outputs,
+                               int32_t output_count, const int64_t *widths, const int32_t *bits, int32_t features,
+                               int32_t lane_bits, int32_t isa, int32_t prefix_bits, uint64_t prefix)
+{
+    return enumerate_open_labelled(gates, count, outputs, output_count, widths, bits, features, lane_bits, isa,
+                                   prefix_bits, prefix, NULL);
 }

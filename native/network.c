@@ -340,6 +340,38 @@ void network_count(network_task *task, int64_t first, int64_t tiles, uint64_t *c
     }
 }
 
+/* Bit i of masks[j] becomes whether the label of point i of the box is in set j (a row of `sets`: 0 or 1 a label). */
+void network_masks(network_task *task, const int64_t *low, const int64_t *high, const uint8_t *sets, int32_t count,
+                   uint64_t *const *masks)
+{
+    int32_t classes = task->shape.labels;
+    int64_t tiles = network_box(task, low, high), done = 0, all = network_start(task, tiles);
+    for (int32_t j = 0; j < count; j++) memset(masks[j], 0, (size_t)((all + 63) / 64) * 8);
+    seek(task, 0);
+    for (int64_t t = 0; t < tiles; t++) {
+        int64_t points = begin_tile(task);
+        for (int64_t at = 0; at < points; at += NETWORK_STRIP) {
+            int64_t n = points - at < NETWORK_STRIP ? points - at : NETWORK_STRIP;
+            uint64_t ones = task->shape.fused ? task->masks[at / NETWORK_STRIP] : 0;
+            if (!task->shape.fused) strip(task, at, points);
+            for (int32_t j = 0; j < count; j++) {
+                const uint8_t *set = sets + (int64_t)j * classes;
+                uint64_t found = 0;
+                if (task->shape.fused)
+                    found = (set[1] ? ones : 0) | (set[0] ? ~ones : 0);
+                else
+                    for (int64_t i = 0; i < n; i++) found |= (uint64_t)set[task->labels[i]] << i;
+                if (n < NETWORK_STRIP) found &= ((uint64_t)1 << n) - 1;
+                uint64_t *words = masks[j] + done / 64;
+                words[0] |= found << done % 64;
+                if (done % 64 + n > 64) words[1] |= found >> (64 - done % 64);
+            }
+            done += n;
+        }
+        next_tile(task);
+    }
+}
+
 /* --- predicates ------------------------------------------------------------------------------------------------- */
 typedef struct {
     const int64_t *positions;

@@ -37,6 +37,8 @@ int32_t network_rows(network_task *task, const int64_t *positions, int64_t rows,
 int64_t network_box(network_task *task, const int64_t *low, const int64_t *high);
 int64_t network_start(const network_task *task, int64_t tile);
 void network_count(network_task *task, int64_t first, int64_t tiles, uint64_t *counts);
+void network_masks(network_task *task, const int64_t *low, const int64_t *high, const uint8_t *sets, int32_t count,
+                   uint64_t *const *masks);
 int32_t network_truths(network_task *task, int64_t first, int64_t tiles, const evaluate_step *steps,
                        const uint8_t *label_sets, int32_t wide, int32_t registers, const int32_t *ids,
                        int64_t *positions, int32_t outputs, uint64_t *counts, int32_t seek);

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 FAILURES = {"violated", "fragile", "fp", "fn"}
 TOLD_TOO = {"gap", "overlap"}
 """Queries of learnability that become checks instead of counts."""
+WITNESS_SECONDS = 5.0
+"""What the search for an input may take when it is not proven that there is one."""
 CROSS_CHECK_SAMPLES = 200_000
 CROSS_CHECK_SECONDS = 120.0
 """What the second ways of one case may take when the user set no time limit."""
@@ -372,17 +374,33 @@ def _witnesses(
             continue
         if query.name == "fragile" and counts["robust"].lower == total:
             continue
-        positions = _find_witness(prepared.grid, grid_case, query, known, first, limits)
+        allowed = limits if _surely_exists(query, counts, total) else _shortened(limits)
+        positions = _find_witness(prepared.grid, grid_case, query, known, first, allowed)
         if positions is not None:
             if case.centre is not None:
                 positions = _nearer(prepared.grid, grid_case, query, positions, case.centre)
             yield _replayed(prepared, case, grid_case, query, positions)
 
 
+def _surely_exists(query: GridQuery, counts: Mapping[str, Count], total: int) -> bool:
+    """Whether some input is proven to satisfy the query."""
+    if query.name in counts:
+        return counts[query.name].lower > 0 and counts[query.name].guarantee >= Guarantee.BOUNDS
+    robust = counts.get("robust")
+    return robust is not None and robust.upper < total and robust.guarantee >= Guarantee.BOUNDS
+
+
+def _shortened(limits: Limits) -> Limits:
+    """The limits of a search that may have nothing to find."""
+    soon = time.monotonic() + WITNESS_SECONDS
+    return replace(limits, deadline=soon if limits.deadline is None else min(soon, limits.deadline))
+
+
 def _find_witness(
     grid: GridProblem, case: GridCase, query: GridQuery, known: Mapping[str, Engine], first: Engine, limits: Limits
 ) -> tuple[int, ...] | None:
-    for engine in (first, known.get("boxes"), known.get("branch")):
+    others = (known.get(name) for name in ("boxes", "branch") if name != first.name)
+    for engine in (first, *others):
         if engine is not None and refusal(engine, grid, case) is None:
             with contextlib.suppress(UndecidedError):
                 found = engine.witness(grid, case, query, limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,17 +54,23 @@ def to_inputs(problem: Problem, positions: NDArray[np.int64]) -> NDArray[np.floa
 
 def input_error(problem: Problem, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bounds on |the exact input − the float64 of `to_inputs`|, (rows × columns); 0 in columns that are exact."""
-    exact = np.array([_is_exact(problem, number) for number in range(len(problem.columns))], dtype=bool)
+    exact = np.array([_is_exact(*_source(problem, number)) for number in range(len(problem.columns))], dtype=bool)
+    if exact.all():
+        return np.zeros(inputs.shape)
     # Half a unit in the last place, and half the smallest denormal.
     return np.where(exact, 0.0, np.abs(inputs) * 2.0**-53 * (1 + 2.0**-50) + 2.0**-1074)
 
 
-def _is_exact(problem: Problem, number: int) -> bool:
-    """Whether every value of a model column is a float64."""
+def _source(problem: Problem, number: int) -> tuple[Feature, int | None, Fraction, Fraction]:
+    """Feature, one-hot level, scale and offset of a model column."""
     column = problem.columns[number]
-    feature = problem.domain.features[column.feature]
-    scale, offset = preprocess(problem, number)
-    if column.level is not None:
+    return (problem.domain.features[column.feature], column.level, *preprocess(problem, number))
+
+
+@lru_cache(maxsize=4096)
+def _is_exact(feature: Feature, level: int | None, scale: Fraction, offset: Fraction) -> bool:
+    """Whether every value of a model column is a float64."""
+    if level is not None:
         values = [offset, offset + scale]
     elif isinstance(feature, CategoricalFeature):
         values = [code * scale + offset for code in feature.codes]
@@ -71,22 +78,18 @@ def _is_exact(problem: Problem, number: int) -> bool:
         form = affine(feature)
         if form is None:
             return True
-        step, first = Fraction(form.step, form.denominator) * scale, Fraction(form.offset, form.denominator) * scale
+        step = Fraction(form.step, form.denominator) * scale
+        first = Fraction(form.offset, form.denominator) * scale + offset
         # Multiples of a power of two with at most 53 bits.
-        unit = Fraction(1, math.lcm(step.denominator, (first + offset).denominator))
-        ends = [abs(first + offset + step * end) / unit for end in (0, feature.grid_size - 1)]
+        unit = Fraction(1, math.lcm(step.denominator, first.denominator))
+        ends = [abs(first + step * end) / unit for end in (0, feature.grid_size - 1)]
         return unit.denominator & (unit.denominator - 1) == 0 and unit >= LEAST and max(ends) <= EXACT
     return all(abs(value) < LARGEST and Fraction(float(value)) == value for value in values)
 
 
 def _preprocessed(problem: Problem, source: NDArray[np.int64]) -> NDArray[np.float64]:
     """scale·value + offset of each column, exactly, rounded once."""
-    forms: list[Affine | None] = []
-    for number, column in enumerate(problem.columns):
-        scale, offset = preprocess(problem, number)
-        feature = problem.domain.features[column.feature]
-        form = _exact_form(feature) if column.level is None else None
-        forms.append(None if form is None else _adjusted(form, scale, offset, feature.size))
+    forms = [_adjusted(*_source(problem, number)) for number in range(len(problem.columns))]
     result = _affine_values(source, forms)
     for number, known in enumerate(forms):
         if known is None:
@@ -96,13 +99,17 @@ def _preprocessed(problem: Problem, source: NDArray[np.int64]) -> NDArray[np.flo
     return result
 
 
-def _adjusted(form: Affine, scale: Fraction, offset: Fraction, size: int) -> Affine | None:
-    """The affine form after scale·value + offset, when it can be worked out with a single rounding."""
+@lru_cache(maxsize=4096)
+def _adjusted(feature: Feature, level: int | None, scale: Fraction, offset: Fraction) -> Affine | None:
+    """The affine form of scale·value + offset, when it can be worked out with a single rounding."""
+    form = _exact_form(feature) if level is None else None
+    if form is None:
+        return None
     step = Fraction(form.step, form.denominator) * scale
     first = Fraction(form.offset, form.denominator) * scale + offset
     common = math.lcm(step.denominator, first.denominator)
     found = Affine(int(first * common), int(step * common), common)
-    ends = (found.offset, found.offset + found.step * (size - 1), found.step * size, common)
+    ends = (found.offset, found.offset + found.step * (feature.size - 1), found.step * feature.size, common)
     return found if all(abs(end) <= EXACT for end in ends) else None
 
 

@@ -28,7 +28,8 @@ Points = NDArray[np.int64]
 WHOLE = 2**20
 """Domains of at most this many inputs are compared in full."""
 CELLS = 2**16
-"""Matrix cells of one chunk."""
+"""Matrix cells of one chunk, which so stays in the processor's cache."""
+FEWEST_ROWS = 1024
 WORK = 4 * 10**9
 """Weights times inputs that the comparison may cost; large networks are compared on fewer draws."""
 FEWEST = 500
@@ -116,7 +117,7 @@ def _affordable(problem: Problem, samples: int) -> int:
 
 def _every(problem: Problem) -> Iterator[Points]:
     sizes = problem.domain.sizes
-    step = max(1, CELLS // max(1, len(sizes)))
+    step = max(FEWEST_ROWS, CELLS // max(1, len(sizes)))
     for start in range(0, math.prod(sizes), step):
         numbers = np.arange(start, min(start + step, math.prod(sizes)), dtype=np.int64)
         yield np.stack(np.unravel_index(numbers, sizes), axis=1).astype(np.int64)
@@ -125,7 +126,7 @@ def _every(problem: Problem) -> Iterator[Points]:
 def _some(problem: Problem, seed: int, samples: int) -> Iterator[Points]:
     rng = np.random.default_rng(seed)
     sizes = problem.domain.sizes
-    step = max(64, CELLS // max(1, len(sizes)))
+    step = max(FEWEST_ROWS, CELLS // max(1, len(sizes)))
     everything = Box((0,) * len(sizes), sizes)
     for start in range(0, samples, step):
         yield from_box(rng, everything.low, everything.high, min(step, samples - start))

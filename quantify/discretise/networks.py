@@ -44,7 +44,7 @@ def lower_network(problem: Problem) -> Lowered:
     if is_quantised(network):
         if options.mode == "bits":
             raise InputError("this model is quantised already", "remove quantization:")
-        layers, unit = _own_arithmetic(network, inputs), Fraction(1)
+        layers, unit = _own_arithmetic(network, inputs), network.output_scale or Fraction(1)
     elif options.mode == "bits":
         layers, unit, exact = bits_layers(problem, network, inputs)
     else:
@@ -83,9 +83,7 @@ def _own_arithmetic(network: Network, inputs: InputMap) -> list[IntLayer]:
     return integer_layers(_over_positions(network, inputs), inputs.linear.inputs)
 
 
-def _finished(
-    problem: Problem, network: Network, layers: Sequence[IntLayer], unit: Fraction, exact: bool
-) -> Lowered:
+def _finished(problem: Problem, network: Network, layers: Sequence[IntLayer], unit: Fraction, exact: bool) -> Lowered:
     options = problem.network or NetworkOptions()
     complete, sign = decided(layers, network, unit, options.decision)
     done, interval = proven(complete, problem.domain.sizes)

@@ -66,9 +66,7 @@ def refuse_float32(features: Sequence[Feature], number: Number) -> NoReturn:
 class Lowering:
     """Lowers the expressions of one problem; the same expression object is lowered once."""
 
-    def __init__(
-        self, features: Sequence[Feature], labels: int, scores: Sequence[tuple[Fraction, Score]] = ()
-    ) -> None:
+    def __init__(self, features: Sequence[Feature], labels: int, scores: Sequence[tuple[Fraction, Score]] = ()) -> None:
         self._features = features
         self._scores = scores
         self._axes = Axes(features)

@@ -1,8 +1,8 @@
-"""The engine `branch`: integer networks over few wide inputs go in, exact counts or proven bounds at any time come out.
+"""The engine `branch`: integer networks over few wide inputs go in, exact counts or bounds at any time come out.
 
-Boxes of inputs are bounded by affine forms (ALGORITHMS: symbolic linear bounds with a running error), decided boxes add
-their volume, small ones are enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is
-open when work stops stands between the lower and the upper count. Every query is counted by itself.
+Boxes of inputs are bounded by affine forms with a running error; decided boxes add their volume, small ones are
+enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is open when work stops stands
+between the lower and the upper count. Every query is counted by itself.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from quantify.engines.descent import native_module
 from quantify.errors import InputError, UndecidedError
 from quantify.ir import network_eval
 from quantify.ir.count import Count, Estimate, Guarantee
+from quantify.ir.predicate import reads_scores
 from quantify.ir.problem import Box, GridCase, GridProblem, GridQuery
 from quantify.resources import Limits, Progress
 
@@ -165,7 +166,13 @@ class BranchEngine:
         note = ""
         if share:
             reached = self.gap is not None and share <= self.gap
-            reason = "the gap was reached" if reached else "memory ran out" if run.status == NO_MEMORY else "the limit was reached"
+            reason = (
+                "the gap was reached"
+                if reached
+                else "memory ran out"
+                if run.status == NO_MEMORY
+                else "the limit was reached"
+            )
             note = f"{float(share):.3g} of the region is open: {reason}"
             if run.status == NO_MEMORY and share == 1:
                 raise UndecidedError("memory ran out before anything was proven", "raise --memory")
@@ -179,9 +186,7 @@ class BranchEngine:
             )
         return Outcome(counts, share, run.work(), run.record())
 
-    def witness(
-        self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits
-    ) -> tuple[int, ...] | None:
+    def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """See `Engine.witness`: draws first, then boxes until one is proven to hold a point."""
         region = case.region
         if not isinstance(region, Box) or self.refuses(problem, case) or region.size == 0:
@@ -398,7 +403,12 @@ def _draw(problem: GridProblem, region: Box, query: GridQuery, seed: int) -> tup
     assert network is not None
     rng = np.random.default_rng(seed)
     points = rng.integers(np.array(region.low), np.array(region.high), (1000, len(region.low)))
-    return _first(network_eval.scores(network, points), points, query)
+    if reads_scores(query.predicate):
+        return _first(network_eval.scores(network, points), points, query)
+    for point, label in zip(points.tolist(), network_eval.labels(network, points).tolist(), strict=True):
+        if logic.holds(query.predicate, point, label):
+            return tuple(point)
+    return None
 
 
 ENGINE = BranchEngine()

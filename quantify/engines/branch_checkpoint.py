@@ -65,10 +65,9 @@ class Checkpoint:
         try:
             with np.load(self.path, allow_pickle=False) as arrays:
                 head = json.loads(str(arrays["head"]))
-                state = State(
-                    *(arrays[name] for name in ("low", "high", "open", "labels")),
-                    [int(x) for x in head["in"]], [int(x) for x in head["out"]],
-                )  # fmt: skip
+                low, high, still, labels = (arrays[name] for name in ("low", "high", "open", "labels"))
+                inside, outside = ([int(x) for x in head[name]] for name in ("in", "out"))
+                state = State(low, high, still, labels, inside, outside)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise self._bad(f"it cannot be read ({error})") from error
         if head.get("version") != VERSION or head.get("digest") != self._digest:
@@ -84,10 +83,7 @@ class Checkpoint:
             raise self._bad("its queries are others")
         left = [plan.size - a - b for a, b in zip(state.inside, state.outside, strict=True)]
         for low, high, still in zip(state.low.tolist(), state.high.tolist(), state.open.tolist(), strict=True):
-            inside = all(
-                a <= b < c <= d for a, b, c, d in zip(plan.low, low, high, plan.high, strict=True)
-            )  # fmt: skip
-            if not inside:
+            if not all(a <= b < c <= d for a, b, c, d in zip(plan.low, low, high, plan.high, strict=True)):
                 raise self._bad("a box lies outside the region")
             points = math.prod(c - b for b, c in zip(low, high, strict=True))
             for q in range(queries):

@@ -151,7 +151,6 @@ def _reach(row: list[int], bias: int, low: list[int], high: list[int]) -> int:
 def _ranges(layer: Layer, low: list[int], high: list[int], layers: Layers) -> tuple[int, list[int], list[int]]:
     """Sets scales and magnitudes; returns the largest number met and the ranges of the values."""
     source = layer.source
-    before = layers.hidden[layers.hidden.index(layer) - 1].value_scale if layer is not layers.hidden[0] else 0
     reach = max((_reach(row, b, low, high) for row, b in zip(layer.weights, layer.bias, strict=True)), default=0)
     layer.argument_scale = max(0, reach.bit_length() - WIDEST_DOUBLE)
     out_low, out_high = [], []
@@ -169,7 +168,6 @@ def _ranges(layer: Layer, low: list[int], high: list[int], layers: Layers) -> tu
         layer.value_scale = 0
         reach = max(reach, abs(source.low), abs(source.high))
     layer.largest = [max(abs(a), abs(b)) for a, b in zip(out_low, out_high, strict=True)]
-    del before
     return max(reach, source.cap or 0), out_low, out_high
 
 
@@ -210,7 +208,9 @@ def _errors(layers: Layers) -> None:
     layers.value_error = error
 
 
-def point_error(weights: NDArray[np.float64], bias: NDArray[np.float64], largest: NDArray[np.float64], error: float) -> float:
+def point_error(
+    weights: NDArray[np.float64], bias: NDArray[np.float64], largest: NDArray[np.float64], error: float
+) -> float:
     """Bound on the error of |weights|·values + |bias| when each value, at most `largest`, is off by at most `error`."""
     rounding = (len(largest) + 8) * ROUNDING
     rows: Any = (weights * (error + rounding * (largest + error))).sum(axis=1) + rounding * bias

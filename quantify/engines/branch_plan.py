@@ -1,4 +1,4 @@
-"""A network case goes in; the native `branch_plan` comes out: doubles with their errors, exact words where they are proven to fit."""
+"""A network case goes in; the native `branch_plan` comes out: doubles with their errors, exact words where they fit."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ MAX_WIDTH = 1 << 40
 MAX_WEIGHTS = 1 << 21
 ACTIVATIONS = {"none": 0, "relu": 1, "leaky": 2, "sign": 3, "floor_shift": 4}
 NARROW_BITS, WIDE_BITS = 61, 122
+LANES = 8
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,22 @@ def _words(value: int) -> tuple[int, int]:
     return low - (1 << 64) if low >> 63 else low, value >> 64
 
 
+def packed(weights: Any) -> Any:
+    """(rows × columns) as blocks of 8 rows, each block column by column."""
+    rows, columns = weights.shape
+    blocks = -(-rows // LANES)
+    full = np.zeros((blocks * LANES, columns))
+    full[:rows] = weights
+    return full.reshape(blocks, LANES, columns).transpose(0, 2, 1)
+
+
+def padded(values: Any) -> Any:
+    """The values with zeros up to a multiple of 8."""
+    full = np.zeros(-(-len(values) // LANES) * LANES)
+    full[: len(values)] = values
+    return full
+
+
 class _Builder:
     def __init__(self, layers: Layers, compiled: Compiled) -> None:
         self._layers = layers
@@ -195,20 +212,18 @@ class _Builder:
             low, high = -1, 1
         into.low, into.high = scaled(low, layer.value_scale), scaled(high, layer.value_scale)
         into.zero = float(source.at_zero)
-        into.positive, into.negative = scaled(source.positive, layer.slope_scale), scaled(source.negative, layer.slope_scale)
+        into.positive, into.negative = (
+            scaled(source.positive, layer.slope_scale),
+            scaled(source.negative, layer.slope_scale),
+        )
         if source.activation == "floor_shift":
             into.factor = 2.0 ** (layer.argument_scale - source.shift)
             into.slack = 1.0 - 2.0**-source.shift if source.shift <= EXACT_BITS else 1.0
         into.point_error = layer.argument_error
         weights = matrix(layer.weights, scale, columns)
-        blocks = -(-len(layer.bias) // 4)
-        packed = np.zeros((blocks * 4, columns))
-        packed[: len(weights)] = weights
-        bias = np.zeros(blocks * 4)
-        bias[: len(weights)] = [scaled(b, layer.argument_scale) for b in layer.bias]
         into.weights = self._doubles(weights)
-        into.packed = self._doubles(packed.reshape(blocks, 4, columns).transpose(0, 2, 1))
-        into.bias = self._doubles(bias)
+        into.packed = self._doubles(packed(weights))
+        into.bias = self._doubles(padded([scaled(b, layer.argument_scale) for b in layer.bias]))
         if closed_form:
             into.exact = self._integers([w for row in layer.weights for w in (row or [0])])
             into.exact_bias = self._integers([word for b in layer.bias for word in _words(b)])
@@ -247,25 +262,25 @@ class _Builder:
         native.score_weights = self._doubles(self._last(weights, scale))
         native.score_bias = self._doubles([scaled(b, scale) for b in bias])
         native.score_error = 0.0 if layers.exact else self._error(weights, bias, [], scale)
-        differences: Matrix = []
-        constants = []
+        # For each label its margins against all labels, in whole blocks.
+        differences, constants = [], []
         for i in range(labels):
-            for k in range(labels):
-                used = i < k
-                differences.append([(a - b) * used for a, b in zip(weights[i], weights[k], strict=True)])
-                constants.append((bias[i] - bias[k]) * used)
-        native.pair.weights = self._doubles(self._last(differences, scale))
+            rows: Matrix = [[a - b for a, b in zip(weights[i], weights[k], strict=True)] for k in range(labels)]
+            differences.append(packed(self._last(rows, scale)))
+            constants.append(padded([scaled(bias[i] - bias[k], scale) for k in range(labels)]))
+        native.pair.packed = self._doubles(np.concatenate(differences))
         native.pair.inputs = self._ffi.NULL
-        native.pair.bias = self._doubles([scaled(b, scale) for b in constants])
-        native.pair.unit = self._doubles([2.0**-scale] * len(constants))
-        native.pair.point_error = self._doubles([0.0] * len(constants))
+        native.pair.bias = self._doubles(np.concatenate(constants))
+        native.unit = 2.0**-scale
         native.pair_exact = self._ffi.NULL
         if native.closed_form:
             native.pair_exact = self._integers([w for row in weights for w in (row or [0])])
             native.pair_exact_bias = self._integers([word for b in bias for word in _words(b)])
 
     def _last(self, weights: Matrix, scale: int) -> Any:
-        return matrix([row or [0] for row in weights], scale - self._layers.last_scale, max(1, len(self._layers.last_largest)))
+        return matrix(
+            [row or [0] for row in weights], scale - self._layers.last_scale, max(1, len(self._layers.last_largest))
+        )
 
     def _reach(self, row: list[int], bias: int) -> int:
         return abs(bias) + sum(abs(w) * top for w, top in zip(row, self._layers.last_largest, strict=True))
@@ -301,17 +316,15 @@ class _Builder:
             errors.append(0.0 if exact else self._error([total], [constant], [over], scales[-1]))
         dims = max(1, len(layers.varying))
         width = max(1, len(layers.last_largest))
-        native.row.weights = self._doubles(
-            np.array([self._last([w], s)[0] for w, s in zip(weights, scales, strict=True)]).reshape(-1, width)
-        )
-        native.row.inputs = self._ffi.NULL
-        if any(c for over in inputs for c in over):
-            native.row.inputs = self._doubles(
-                np.array([matrix([over], s, dims)[0] for over, s in zip(inputs, scales, strict=True)])
-            )
-        native.row.bias = self._doubles([scaled(b, s) for b, s in zip(bias, scales, strict=True)])
-        native.row.unit = self._doubles([2.0**-s for s in scales])
-        native.row.point_error = self._doubles(errors)
+        over_hidden = np.array([self._last([w], s)[0] for w, s in zip(weights, scales, strict=True)]).reshape(-1, width)
+        over_inputs = np.array([matrix([c], s, dims)[0] for c, s in zip(inputs, scales, strict=True)]).reshape(-1, dims)
+        constants = [scaled(b, s) for b, s in zip(bias, scales, strict=True)]
+        native.row_weights, native.row.packed = self._doubles(over_hidden), self._doubles(packed(over_hidden))
+        native.row_inputs, native.row_bias = self._doubles(over_inputs), self._doubles(constants)
+        native.row.inputs = self._doubles(packed(over_inputs)) if over_inputs.any() else self._ffi.NULL
+        native.row.bias = self._doubles(padded(constants))
+        native.row_unit = self._doubles([2.0**-s for s in scales])
+        native.row_error = self._doubles(errors)
 
     def _row(self, row: Affine) -> tuple[list[int], int, list[int]]:
         """Weights over the last hidden vector, constant, weights over the inputs."""

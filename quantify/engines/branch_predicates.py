@@ -150,7 +150,9 @@ class _Builder:
             return Always(predicate.low <= self._fixed[predicate.feature] < predicate.high)
         if isinstance(predicate, Sign):
             form = self._affine(predicate.argument)
-            assert form is not None and not form.positions and not form.scores
+            assert form is not None
+            assert not form.positions
+            assert not form.scores
             return Sign(predicate.op, Linear((), form.constant))
         if isinstance(predicate, Negation):
             return Negation(self._fold(predicate.argument))

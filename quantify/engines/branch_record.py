@@ -1,23 +1,27 @@
 """The recorded split tree of `branch` to its leaves, and to the boxes where a query holds.
 
-The stream is the tree in pre-order, over the inputs that vary (in `Record.varying`; 0 is the first of these). Numbers
-are unsigned LEB128. A node begins with one byte:
+The stream is the tree in pre-order, over the inputs that vary (in `Record.varying`; 0 is the first of these).
+Numbers are unsigned LEB128. A node begins with one byte:
 
-    0…30        an inner node: the input that is split; number: the position `cut`. The part below cut follows, then the rest.
-    0x40        decided: one byte per label: 0xFF when it is possible, else the label that beats it on the whole box.
-                number: how many relaxation steps follow; each is two numbers, the distance of its place from the
-                place before (from 0 at first), and k·2 + line.
-    0x41        enumerated: nothing follows; every point is to be evaluated.
-    0x42        half-space: one byte per label as above, exactly two being possible; number: the points where the lower of the
-                two wins. Every neuron is stable on the box.
-    0x43        open.
+    0…30    an inner node: the input that is split; number: the position `cut`. The part below cut follows, then the
+            rest.
+    0x40    decided: one byte per label: 0xFF when it is possible, else the label that beats it on the whole box.
+            number: how many relaxation steps follow; each is two numbers, the distance of its place from the place
+            before (from 0 at first), and k·2 + line.
+    0x41    enumerated: nothing follows; every point is to be evaluated.
+    0x42    half-space: one byte per label as above, exactly two being possible; number: the points where the lower of
+            the two wins. Every neuron is stable on the box.
+    0x43    open.
 
-Places count two steps per neuron through all hidden layers (those before the scores) in order: place = 2·neuron + step. Step 0 is the kink
-of relu and leaky at 0, or the lower clamp of floor_shift; step 1 is the upper clamp (capped relu, floor_shift). Only steps
-that neither side of the kink covers alone are listed. With y = c + g(z − c), g of slope p above 0 and n below, the
-chord has slope n + (p − n)·k/2^16 and line says which of the two lines bounds the other side (1: slope p). Convex g
-(p ≥ n: kinks upwards) has the chord above, concave g below; the chord's shift is what makes it valid on the range of its own
-form. Unstable sign is the constant interval [−1, 1]; floor_shift takes z·2^-s above and z·2^-s − (1 − 2^-s) below.
+Places count two steps per neuron through all hidden layers (those before the scores) in order: place = 2·neuron + step.
+Step 0 is the kink of relu and leaky at 0, or the lower clamp of floor_shift; step 1 is the upper clamp (capped relu,
+floor_shift). Only steps that neither side of the kink covers alone are listed. With y = c + g(z − c), g of slope p
+above 0 and n below, the chord has slope n + (p − n)·k/2^16 and line says which of the two lines bounds the other side (1:
+slope p). Convex g (p ≥ n: kinks upwards) has the chord above, concave g below; the chord's shift is what makes it valid
+on the range of its own form. Unstable sign is the constant interval [−1, 1]; floor_shift takes z·2^-s above and
+z·2^-s − (1 − 2^-s) below, then the two clamps.
+
+A last layer with an activation counts as hidden, and the scores are its values.
 """
 
 from __future__ import annotations
@@ -107,6 +111,10 @@ class _Reader:
         return tuple(out)
 
 
+def _with(corner: tuple[int, ...], place: int, position: int) -> tuple[int, ...]:
+    return (*corner[:place], position, *corner[place + 1 :])
+
+
 def leaves(record: Record) -> Iterator[Leaf]:
     """The leaves in the order of the tree; their boxes are disjoint and cover the region."""
     reader = _Reader(record)
@@ -117,8 +125,8 @@ def leaves(record: Record) -> Iterator[Leaf]:
         if head < DECIDED:
             feature = record.varying[head]
             cut = reader.number()
-            stack.append((low[:feature] + (cut,) + low[feature + 1 :], high))
-            stack.append((low, high[:feature] + (cut,) + high[feature + 1 :]))
+            stack.append((_with(low, feature, cut), high))
+            stack.append((low, _with(high, feature, cut)))
         elif head == DECIDED:
             winner = reader.winners()
             yield Leaf("decided", low, high, winner, reader.steps())
@@ -160,7 +168,9 @@ def _runs(network: IntNetwork, predicate: Predicate, leaf: Leaf) -> Iterator[Box
     """The points of a leaf where the predicate is true, in runs along the last input that varies."""
     widths = [b - a for a, b in zip(leaf.low, leaf.high, strict=True)]
     along = max((k for k, width in enumerate(widths) if width > 1), default=len(widths) - 1)
-    outer = [range(a, b) if k != along else range(a, a + 1) for k, (a, b) in enumerate(zip(leaf.low, leaf.high, strict=True))]
+    outer = [
+        range(a, b) if k != along else range(a, a + 1) for k, (a, b) in enumerate(zip(leaf.low, leaf.high, strict=True))
+    ]
     for corner in np.ndindex(*(len(r) for r in outer)):
         low = tuple(r[i] for r, i in zip(outer, corner, strict=True))
         high = tuple(a + 1 if k != along else leaf.high[k] for k, a in enumerate(low))
@@ -170,5 +180,5 @@ def _runs(network: IntNetwork, predicate: Predicate, leaf: Leaf) -> Iterator[Box
                 start = step
             elif not true and start is not None:
                 first, end = low[along] + start, low[along] + step
-                yield Box(low[:along] + (first,) + low[along + 1 :], high[:along] + (end,) + high[along + 1 :])
+                yield Box(_with(low, along, first), _with(high, along, end))
                 start = None

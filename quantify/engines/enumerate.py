@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from quantify.engines import enumerate_network, evaluate, logic
 from quantify.engines.bytecode import NotNativeError, Program, compile_predicates
 from quantify.engines.circuit import TooManyGatesError
-from quantify.engines.enumerate_network import Walk
+from quantify.engines.enumerate_network import NetworkLabels, Walk
 from quantify.engines.slicing import Sliced, box_of, inside, nodes_children_first, slice_predicates
 from quantify.engines.tallies import Stop, Tally, counts_of, gathered
 from quantify.errors import InputError
 from quantify.ir.count import Count, Estimate, Guarantee
+from quantify.ir.network import IntNetwork
 from quantify.ir.problem import GridCase, GridProblem, GridQuery
 from quantify.resources import Limits, Progress
 
@@ -60,6 +61,8 @@ class Plan:
     """Expected nanoseconds of one worker."""
     sliced: Sliced | None = None
     program: Program | None = None
+    labels: NetworkLabels | None = None
+    """Of a network in bit slices."""
 
 
 class EnumerateEngine:
@@ -93,6 +96,8 @@ class EnumerateEngine:
         if isinstance(plan, Walk):
             return enumerate_network.estimate(plan)
         way = f"{len(plan.sliced.gates)} gates in bit slices" if plan.sliced else "one by one"
+        if plan.labels is not None:
+            way += " and the network where they ask for it"
         return Estimate(1e-4 + plan.work * 1e-9, f"2^{max(0, plan.points - 1).bit_length()} inputs, {way}")
 
     def count(self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress) -> Mapping[str, Count]:
@@ -117,7 +122,7 @@ class EnumerateEngine:
         if not plan.points * plan.factor:
             return None
         if plan.sliced is not None:
-            offsets = self._sliced_witness(plan.sliced, limits)
+            offsets = self._sliced_witness(plan.sliced, plan.labels, limits)
         else:
             offsets = _Scalar(problem, single, plan).witness(limits)
         if offsets is None:
@@ -147,10 +152,7 @@ class EnumerateEngine:
         if problem.measure.kind != "uniform":
             return "it counts points, not weights"
         if problem.network is not None:
-            try:
-                return enumerate_network.planned(problem, problem.network, case)
-            except NotNativeError as error:
-                return str(error)
+            return self._network_plan(problem, problem.network, case)
         box = box_of(case.region)
         widths = [max(0, high - low) for low, high in zip(box.low, box.high, strict=True)]
         if 0 in widths:
@@ -176,23 +178,46 @@ class EnumerateEngine:
                 reasons.append(str(error))
         return "; ".join(reasons)
 
+    def _network_plan(self, problem: GridProblem, network: IntNetwork, case: GridCase) -> Plan | Walk | str:
+        """Point by point, or in bit slices with the network's labels as inputs, whatever is faster."""
+        try:
+            walk = enumerate_network.planned(problem, network, case)
+        except NotNativeError as error:
+            return str(error)
+        wanted = self.bit_slices
+        if wanted is None:
+            wanted = walk.program is not None and walk.points > SCALAR_POINTS
+        if not wanted or walk.native is None:
+            return walk
+        predicates = [query.predicate for query in case.queries]
+        try:
+            sliced = slice_predicates(problem, case.region, predicates, MAX_GATES, walk.native.features)
+        except TooManyGatesError:
+            return walk
+        labels = NetworkLabels.of(walk, walk.native, sliced.label_sets)
+        work = self._probed(sliced, labels)
+        if self.bit_slices is None and work > walk.work:
+            return walk
+        return Plan(sliced.features, walk.points, walk.factor, work, sliced=sliced, labels=labels)
+
     def _sliced_plan(self, problem: GridProblem, case: GridCase, volume: int) -> Plan:
         predicates = [query.predicate for query in case.queries]
         sliced = slice_predicates(problem, case.region, predicates, MAX_GATES)
         points = math.prod(sliced.widths)
         return Plan(sliced.features, points, volume // points, self._probed(sliced), sliced=sliced)
 
-    def _probed(self, sliced: Sliced) -> float:
+    def _probed(self, sliced: Sliced, labels: NetworkLabels | None = None) -> float:
         """Expected nanoseconds of the walk, from random paths through it."""
-        with self._task(sliced) as task:
+        with self._task(sliced, labels) as task:
             costs = [task.probe(seed) for seed in range(PROBES)]
         return sum(costs) / PROBES
 
-    def _task(self, sliced: Sliced, prefix_bits: int = 0, prefix: int = 0) -> _Task:
+    def _task(self, sliced: Sliced, labels: NetworkLabels | None, prefix_bits: int = 0, prefix: int = 0) -> _Task:
         name = self.isa or os.environ.get("QUANTIFY_ISA", "")
         if name not in ISAS:
             raise InputError(f"there is no instruction set {name!r}", "set QUANTIFY_ISA to portable, avx2 or avx512")
-        return _Task(sliced, ISAS[name], self.lane_bits, prefix_bits, prefix)
+        asked = None if labels is None else labels.native_form(self.isa)
+        return _Task(sliced, ISAS[name], self.lane_bits, prefix_bits, prefix, asked)
 
     # --- counting ---
     def _counted(self, problem: GridProblem, case: GridCase, plan: Plan, limits: Limits, progress: Progress) -> Tally:
@@ -206,7 +231,7 @@ class EnumerateEngine:
 
         def piece(prefix: int) -> Callable[[Stop], Tally]:
             def run(stop: Stop) -> Tally:
-                with self._task(sliced, prefix_bits, prefix) as task:
+                with self._task(sliced, plan.labels, prefix_bits, prefix) as task:
                     while task.run() == MORE and not stop():
                         pass
                     return task.tally()
@@ -216,8 +241,8 @@ class EnumerateEngine:
         pieces = [piece(prefix) for prefix in range(1 << prefix_bits)]
         return gathered(pieces, plan.points, len(case.queries), limits, progress)
 
-    def _sliced_witness(self, sliced: Sliced, limits: Limits) -> dict[int, int] | None:
-        with self._task(sliced) as task:
+    def _sliced_witness(self, sliced: Sliced, labels: NetworkLabels | None, limits: Limits) -> dict[int, int] | None:
+        with self._task(sliced, labels) as task:
             while (state := task.run(seek=True)) == MORE and not limits.expired():
                 pass
             return task.found() if state == FOUND else None
@@ -252,10 +277,13 @@ def _features_that_matter(problem: GridProblem, case: GridCase) -> tuple[int, ..
 class _Task:
     """A native search over one circuit; a context manager, for its memory lies outside Python's."""
 
-    def __init__(self, sliced: Sliced, isa: int, lane_bits: int, prefix_bits: int, prefix: int) -> None:
+    def __init__(
+        self, sliced: Sliced, isa: int, lane_bits: int, prefix_bits: int, prefix: int, labels: Any = None
+    ) -> None:
         self._sliced = sliced
+        self._labels = labels
         self._lib = evaluate.native()
-        self._pointer = self._lib.enumerate_open(
+        arguments = (
             evaluate.pointer("enumerate_gate[]", sliced.gates),
             len(sliced.gates),
             evaluate.pointer("uint32_t[]", sliced.outputs),
@@ -268,6 +296,10 @@ class _Task:
             prefix_bits,
             prefix,
         )
+        if labels is None:
+            self._pointer = self._lib.enumerate_open(*arguments)
+        else:
+            self._pointer = self._lib.enumerate_open_labelled(*arguments, labels[0])
         if not self._pointer:
             if not self._lib.slices_choose(isa):
                 raise InputError("this processor lacks what QUANTIFY_ISA asks for", "unset QUANTIFY_ISA")

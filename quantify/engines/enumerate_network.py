@@ -1,7 +1,8 @@
 """A case about a network goes in, exact counts come out, by running the network on every input of the region's box.
 
-Part of the engine `enumerate`. Queries about the label alone share one count per label; as soon as some query reads
-more than that, every query's predicate is run on every point.
+Part of the engine `enumerate`. Queries about the label alone share one count per label. As soon as some query reads
+more than that, every query's predicate is run on every point; or `enumerate` runs them in bit slices and asks for the
+labels of a block (`NetworkLabels`) where they still matter.
 """
 
 from __future__ import annotations
@@ -64,6 +65,44 @@ class Walk:
         """What the work consists of."""
         each = "labels" if self.program is None else f"{len(self.program.steps)} steps of predicates"
         return f"2^{max(0, self.points - 1).bit_length()} inputs through the network, {each}"
+
+
+@dataclass(frozen=True)
+class NetworkLabels:
+    """What bit slices need to ask a network about a block of inputs."""
+
+    native: NativeNetwork
+    lows: NDArray[np.int64]
+    sets: NDArray[np.uint8]
+    """(sets × labels), 1 for members."""
+    nanoseconds: float
+
+    @classmethod
+    def of(cls, walk: Walk, native: NativeNetwork, label_sets: Sequence[tuple[int, ...]]) -> NetworkLabels:
+        """For inputs that say whether the label is in each of `label_sets`."""
+        sets = np.zeros((max(1, len(label_sets)), native.labels), np.uint8)
+        for row, members in enumerate(label_sets):
+            sets[row, list(members)] = 1
+        return cls(native, walk.low, sets[: len(label_sets)], _point_nanoseconds(native, None))
+
+    def native_form(self, isa: str) -> tuple[Any, Any]:
+        """An `enumerate_labels *` for one thread, and what must live as long as it."""
+        from quantify.engines import _native
+
+        task = self.native.task(isa)
+        pointers = (evaluate.pointer("int64_t[]", self.lows), evaluate.pointer("uint8_t[]", self.sets))
+        made = _native.ffi.new(
+            "enumerate_labels *",
+            {
+                "network": task,
+                "lows": pointers[0],
+                "sets": pointers[1],
+                "count": len(self.sets),
+                "classes": self.native.labels,
+                "nanoseconds": self.nanoseconds,
+            },
+        )
+        return made, (task, pointers)
 
 
 def planned(problem: GridProblem, network: IntNetwork, case: GridCase) -> Walk:

@@ -131,7 +131,7 @@ def network_labels(
         pointer("int64_t[]", rows),
         len(rows),
         pointer("int64_t[]", found),
-        pointer("int64_t[]", scores) if with_scores else _null(),
+        pointer("int64_t[]", scores) if with_scores else null(),
     )
     return found, scores
 
@@ -253,7 +253,8 @@ def pointer(kind: str, array: NDArray[Any]) -> Any:
     return _native.ffi.from_buffer(kind, array)
 
 
-def _null() -> Any:
+def null() -> Any:
+    """C's NULL."""
     from quantify.engines import _native
 
     return _native.ffi.NULL

@@ -26,7 +26,18 @@ from quantify.ir.predicate import (
 from quantify.ir.problem import GridTree
 from quantify.ir.ranges import Labels, interval, on_box
 
-__all__ = ["features_used", "holds", "interval", "label_of", "on_box", "reads_label", "restrict", "specialise", "value"]
+__all__ = [
+    "features_used",
+    "holds",
+    "interval",
+    "label_of",
+    "label_sets",
+    "on_box",
+    "reads_label",
+    "restrict",
+    "specialise",
+    "value",
+]
 
 
 def label_of(tree: GridTree, positions: Sequence[int]) -> int:
@@ -111,6 +122,11 @@ def features_used(predicate: Predicate) -> tuple[int, ...]:
 def reads_label(predicate: Predicate) -> bool:
     """Whether the model's answer occurs in `predicate`."""
     return any(isinstance(node, HasLabel) for node in _nodes(predicate))
+
+
+def label_sets(predicate: Predicate) -> frozenset[tuple[int, ...]]:
+    """The sets of labels that `predicate` asks for."""
+    return frozenset(node.labels for node in _nodes(predicate) if isinstance(node, HasLabel))
 
 
 def restrict(predicate: Predicate, label: int) -> Predicate:

@@ -88,6 +88,8 @@ class MarginsEngine:
             return f"an {case.region.norm} ball is not a product of ranges"
         if problem.measure.kind != "uniform":
             return "its shares are of the uniform measure"
+        if network.outputs != problem.labels:
+            return f"the network has {network.outputs} scores for {problem.labels} labels"
         if any(abs(p) > WIDEST_POSITION for p in (*case.region.low, *case.region.high)):
             return "a feature has more than 2^50 positions"
         for query in case.queries:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quantify.engines import logic
 from quantify.engines.circuit import FALSE, NATIVE_FALSE, TRUE, Circuit, TooManyGatesError
 from quantify.ir.predicate import (
     AllOf,
@@ -34,6 +36,9 @@ from quantify.ir.predicate import (
 )
 from quantify.ir.problem import Ball, Box, GridProblem, GridTree, Region
 
+NO_TREE = GridTree((-1,), (0,), (0,), (0,), (0,), (0,))
+"""Stands where a problem has a network."""
+
 
 @dataclass(frozen=True)
 class Number:
@@ -51,11 +56,13 @@ class Sliced:
     gates: NDArray[np.void]
     outputs: NDArray[np.uint32]
     features: tuple[int, ...]
-    """Ascending; a feature's inputs follow those of the features before it, lowest bit first."""
+    """A feature's inputs follow those of the features before it, lowest bit first; ascending for a tree."""
     widths: tuple[int, ...]
     """Positions of each of these features inside the region's box."""
     bits: tuple[int, ...]
     """Inputs of each of these features."""
+    label_sets: tuple[tuple[int, ...], ...] = ()
+    """Of a network: the further inputs, each true when the label is in the set."""
 
 
 def inside(region: Region) -> Predicate:
@@ -78,25 +85,33 @@ def box_of(region: Region) -> Box:
     return region.box if isinstance(region, Ball) else region
 
 
-def slice_predicates(problem: GridProblem, region: Region, predicates: Sequence[Predicate], limit: int) -> Sliced:
+def slice_predicates(
+    problem: GridProblem, region: Region, predicates: Sequence[Predicate], limit: int, always: Sequence[int] = ()
+) -> Sliced:
     """One circuit with an output per predicate, each true only inside the region.
 
-    Features that no output depends on have no inputs.
+    Features that no output depends on have no inputs, except those in `always`. A network's labels are inputs, and
+    its features come in descending order.
 
     Raises:
-        TooManyGatesError: More than `limit` two-input gates.
+        TooManyGatesError: More than `limit` two-input gates, or scores are read.
     """
-    lowering = _Lowering(problem, box_of(region), limit)
+    lowering = _Lowering(problem, box_of(region), limit, predicates)
     guard = lowering.truth(inside(region))
     outputs = [lowering.circuit.conjunction(guard, lowering.truth(predicate)) for predicate in predicates]
     mapped = lowering.circuit.mapped(outputs)
-    features, renumbered, start, made = [], np.zeros(lowering.circuit.inputs, np.uint32), 0, 0
-    for feature, bits in enumerate(lowering.bits):
-        if any(number in mapped.inputs for number in range(start, start + len(bits))):
+    starts = list(accumulate((len(bits) for bits in lowering.bits), initial=0))
+    features, renumbered, made = [], np.zeros(lowering.circuit.inputs, np.uint32), 0
+    order = range(len(lowering.bits))
+    for feature in order if problem.network is None else reversed(order):
+        first, end = starts[feature], starts[feature + 1]
+        if feature in always or any(number in mapped.inputs for number in range(first, end)):
             features.append(feature)
-            renumbered[start : start + len(bits)] = np.arange(made, made + len(bits))
-            made += len(bits)
-        start += len(bits)
+            renumbered[first:end] = np.arange(made, made + end - first)
+            made += end - first
+    labels = len(lowering.label_inputs)
+    renumbered[starts[-1] :] = np.arange(made, made + labels)
+    made += labels
     ids = np.concatenate([renumbered, np.arange(made, made + len(mapped.gates), dtype=np.uint32)])
     gates = mapped.gates.copy()
     for name in ("a", "b", "c"):
@@ -108,22 +123,30 @@ def slice_predicates(problem: GridProblem, region: Region, predicates: Sequence[
         tuple(features),
         tuple(lowering.widths[f] for f in features),
         tuple(len(lowering.bits[f]) for f in features),
+        tuple(lowering.label_inputs),
     )
 
 
 class _Lowering:
-    def __init__(self, problem: GridProblem, box: Box, limit: int) -> None:
-        self.tree = problem.tree
+    def __init__(self, problem: GridProblem, box: Box, limit: int, predicates: Sequence[Predicate]) -> None:
+        self.tree = problem.tree if problem.network is None else NO_TREE
+        self.labels = problem.labels
+        self.label_inputs: dict[tuple[int, ...], int] = {}
         self.low = box.low
         self.widths = [high - low for low, high in zip(box.low, box.high, strict=True)]
         lengths = [(width - 1).bit_length() for width in self.widths]
-        self.circuit = Circuit(sum(lengths), limit)
+        if problem.network is not None:
+            for labels in sorted({labels for predicate in predicates for labels in logic.label_sets(predicate)}):
+                rest = tuple(k for k in range(self.labels) if k not in labels)
+                if labels and rest and rest not in self.label_inputs:
+                    self.label_inputs[labels] = sum(lengths) + len(self.label_inputs)
+        self.circuit = Circuit(sum(lengths) + len(self.label_inputs), limit)
         self.bits: list[tuple[int, ...]] = []
         start = 0
         for length in lengths:
             self.bits.append(tuple(self.circuit.input(start + k) for k in range(length)))
             start += length
-        self._order = nodes_children_first(problem.tree)
+        self._order = nodes_children_first(self.tree)
         self._label_bits = max(1, (problem.labels - 1).bit_length())
         self._sets: dict[tuple[int, ...], int] = {}
         self._nests: dict[int, int] = {}
@@ -185,7 +208,17 @@ class _Lowering:
 
     # --- the tree ---
     def _has_label(self, labels: tuple[int, ...]) -> int:
-        """A nest of selects per set of labels, or over the label's bits once there are more sets than bits."""
+        """A nest of selects per set of labels, or over the label's bits once there are more sets than bits.
+
+        Of a network: an input, or one turned round.
+        """
+        if self.tree is NO_TREE:
+            if labels in self.label_inputs:
+                return self.circuit.input(self.label_inputs[labels])
+            rest = tuple(k for k in range(self.labels) if k not in labels)
+            if rest in self.label_inputs:
+                return self.circuit.input(self.label_inputs[rest]) ^ 1
+            return TRUE if labels else FALSE
         if labels in self._sets:
             return self._sets[labels]
         if len(self._sets) < self._label_bits:

@@ -113,6 +113,13 @@ def chain_of(network: IntNetwork) -> Chain:
     Raises:
         NoFormError: A constant has more bits than float64 can scale, or an activation is not piecewise affine.
     """
+    try:
+        return _chain(network)
+    except OverflowError:
+        raise NoFormError("its integers leave the range of float64") from None
+
+
+def _chain(network: IntNetwork) -> Chain:
     exponent = 0
     stages: list[Stage] = []
     for layer in network.layers:

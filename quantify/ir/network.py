@@ -115,7 +115,7 @@ class RequantiseLayer:
     """
 
     multiplier: NDArray[np.int64]
-    """31-bit fixed-point multipliers, one an output."""
+    """Fixed-point multipliers, one an output: of 31 bits; wider for single rounding where x · multiplier fits in 64."""
     shift: NDArray[np.int64]
     """Powers of two, positive to the left, one an output."""
     zero_point: int
@@ -152,6 +152,8 @@ class Network:
     input_rounding: Literal["nearest", "float32"] = "nearest"
     """int8 models: whether the file takes integers, to which users round, or float32 values that it rounds itself:
     round(x/scale) in float32, halves away from zero."""
+    output_scale: Fraction | None = None
+    """int8 models: real score = scale · the last layer's integers (zero points are taken off there)."""
 
 
 # --- in integers -------------------------------------------------------------------------------------------------
@@ -216,5 +218,7 @@ class IntNetwork:
             )  # fmt: skip
             if layer.requantise is not None:
                 r = layer.requantise
-                h.update(repr((r.multiplier.tolist(), r.shift.tolist(), r.zero_point, r.low, r.high, r.rounding)).encode())
+                h.update(
+                    repr((r.multiplier.tolist(), r.shift.tolist(), r.zero_point, r.low, r.high, r.rounding)).encode()
+                )
         return f"network {self.inputs} {self.outputs} {h.hexdigest()}"

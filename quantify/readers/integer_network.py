@@ -16,7 +16,7 @@ EXACT = 2.0**53
 
 
 def scores(network: Network, inputs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(rows × outputs) values of the last layer for integer inputs.
+    """(rows × outputs) values of the last layer, zero points taken off, for integer inputs.
 
     Raises:
         TypeError: A layer is not one of integers.

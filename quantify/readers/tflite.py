@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,11 @@ from quantify.errors import InputError, MissingToolError
 from quantify.ir.model import Decision, Model, Predict
 from quantify.ir.network import Network, RequantiseLayer
 from quantify.readers.integer_network import scores
-from quantify.readers.tflite_file import CONVERT_AGAIN, IDENTIFIER, Graph, Operator, Tensor, read_graph
+from quantify.readers.tflite_file import CONVERT_AGAIN, DAMAGE, IDENTIFIER, Graph, Operator, Tensor, read_graph
 from quantify.readers.tflite_layers import FULL_INTEGER, SHAPES, Builder, scale_of, zero_of
 from quantify.readers.unpickle import printable
 
 INSTALL = "pip install 'quantify-ml[tflite]'"
-BATCH = 1000
 
 
 class TfliteReader:
@@ -38,15 +36,14 @@ class TfliteReader:
     def read(self, path: Path, data: bytes, sha256: str, *, trust_pickle: bool) -> Model:
         """See `readers.Reader.read`."""
         try:
-            ends = network_of(data)
+            network = network_of(data)
         except (InputError, MissingToolError) as error:
             raise type(error)(f"{path}: {error.message}", error.hint) from None
-        network = ends.network
         return Model(
             path=str(path),
             sha256=sha256,
             kind="network",
-            classes=tuple(str(label) for label in range(network.outputs)),
+            classes=tuple(str(label) for label in range(2 if network.head == "sigmoid" else network.outputs)),
             columns=network.inputs,
             column_names=None,
             structure=network,
@@ -71,6 +68,8 @@ def predictor(network: Network, decision: Decision = "argmax") -> Predict:
 
     def predict(inputs: NDArray[np.float64]) -> NDArray[np.int64]:
         found = scores(network, quantised(network, inputs))
+        if network.head == "sigmoid":
+            return np.asarray(found[:, 0] >= 0, np.int64)
         best = found.argmax(axis=1) if decision == "argmax" else found.argmin(axis=1)
         return np.asarray(best, np.int64)
 
@@ -105,29 +104,27 @@ def quantised(network: Network, inputs: NDArray[np.float64]) -> NDArray[np.int64
 
 
 # --- the network ---------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Ends:
-    """A network and what its file takes and gives."""
-
-    network: Network
-    input: Tensor
-    output: Tensor
-
-
-def network_of(data: bytes) -> Ends:
+def network_of(data: bytes) -> Network:
     """The network in the bytes of a `.tflite` file.
 
     Raises:
         InputError: Damaged, or a model that is not counted; the message names the operator.
         MissingToolError: The flatbuffers library is not installed.
     """
+    try:
+        return _network(data)
+    # Options are read late, and may be damaged as well.
+    except DAMAGE as error:
+        raise InputError(f"is a damaged TensorFlow Lite model ({printable(str(error))})", CONVERT_AGAIN) from None
+
+
+def _network(data: bytes) -> Network:
     graph = read_graph(data)
     chain = _without_shapes(graph)
     if not chain:
         raise InputError("computes nothing", CONVERT_AGAIN)
     start = graph.tensors[graph.input]
     graph, chain, first = _unwrapped_input(graph, chain)
-    end = graph.tensors[graph.output]
     chain, last = _unwrapped_output(graph, chain)
     given, result = graph.tensors[first], graph.tensors[last]
     if given.type != "int8" or result.type != "int8":
@@ -137,28 +134,33 @@ def network_of(data: bytes) -> Ends:
         raise InputError(f"takes inputs of shape {given.shape}", "quantify reads models for one input at a time")
     builder = Builder(graph, first)
     builder.input()
+    scored = first
     for operator in chain:
         builder.add(operator)
+        # The scores are what goes into a softmax or sigmoid.
+        scored = scored if builder.squash != "none" else builder.current
     if builder.current != last:
         raise InputError("has an output that its last operator does not compute", CONVERT_AGAIN)
     classes = result.shape[-1] if result.shape else 0
     if classes < 1 or classes != math.prod(result.shape):
         raise InputError(f"has outputs of shape {result.shape}", "quantify reads classifiers: one vector of scores")
-    if classes == 1:
-        raise InputError("has one output", "quantify reads int8 classifiers with one output a class")
+    if classes == 1 and builder.squash != "sigmoid":
+        raise InputError("has one output", "quantify reads classifiers with an output a class, or one sigmoid")
     if not any(isinstance(layer, RequantiseLayer) for layer in builder.layers):
         raise InputError("computes nothing", CONVERT_AGAIN)
-    network = Network(
+    builder.without_zero_point(zero_of(graph.tensors[scored]))
+    return Network(
         inputs=math.prod(given.shape),
         layers=tuple(builder.layers),
         outputs=classes,
         dtype="float32",
-        squash="softmax" if builder.softmax else "none",
+        head="sigmoid" if builder.squash == "sigmoid" else "order",
+        squash=builder.squash,
         input_scale=Fraction(scale_of(given)),
         input_zero_point=zero_of(given),
+        output_scale=Fraction(scale_of(graph.tensors[scored])),
         input_rounding="float32" if start.type == "float32" else "nearest",
     )
-    return Ends(network, start, end)
 
 
 def _without_shapes(graph: Graph) -> list[Operator]:
@@ -222,6 +224,9 @@ def library_predict(path: Path, network: Network, decision: Decision = "argmax")
 
     def predict(inputs: NDArray[np.float64]) -> NDArray[np.int64]:
         found = run(inputs)
+        if network.head == "sigmoid":
+            half = {"i": 0.0, "u": 128.0, "f": 0.5}[found.dtype.kind]
+            return np.asarray(found[:, 0] >= half, np.int64)
         best = found.argmax(axis=1) if decision == "argmax" else found.argmin(axis=1)
         return np.asarray(best, np.int64)
 

@@ -54,50 +54,59 @@ def mean_multiplier(real: float, count: int) -> tuple[int, int]:
 def quotient_multiplier(count: int) -> tuple[int, int]:
     """(multiplier, shift) that make one product, rounded once, the quotient by `count` with halves away from zero.
 
-    multiplier·2^(shift − 31) exceeds 1/count by less than 2^(shift − 31), so halves fall on the outer side, and for sums
-    up to 128·count in size nothing else does: the nearest other case is 1/(2·count) away (count < 2^20).
+    multiplier·2^(shift − 31) exceeds 1/count by less than 2^(shift − 31), so halves fall on the outer side, and for
+    sums up to 128·count in size nothing else does: the nearest other case is 1/(2·count) away (count < 2^20).
     """
     bits = 30 + (count - 1).bit_length()
     return (1 << bits) // count + 1, 31 - bits
 
 
-def rounded_multiplier(scale: float, low: int, high: int) -> tuple[int, int]:
+def rounded_multiplier(scale: float, low: int, high: int, most: int) -> tuple[int, int]:
     """(multiplier, shift) of one product, rounded once, that equals round(sum·scale) in double, halves away from zero.
 
-    That is what the reference kernel of FULLY_CONNECTED computes (integer_ops/fully_connected.h, per channel as per
-    tensor). Both are monotone in the sum, so they are equal where each output from low to high begins at the same sum:
-    every such place narrows the interval of multipliers, and any multiplier inside will do.
+    That is what the reference kernel of FULLY_CONNECTED computes, per channel as per tensor. Both are monotone in the
+    sum, so they are equal where each output begins at the same sum: every such place narrows the interval of
+    multipliers, and any multiplier inside will do.
+
+    Args:
+        scale: A positive double.
+        low: Outputs below it are clamped.
+        high: Outputs above it are clamped.
+        most: Largest size of a sum; its product with the multiplier stays below 2^62.
 
     Raises:
-        InputError: No usable scale, or no 31-bit multiplier inside.
+        InputError: No usable scale, or no multiplier inside.
     """
     fixed_point(scale)
-    bits = min(31 - math.frexp(scale)[1], 52)
+    bits = min(62 - most.bit_length() - math.frexp(scale)[1], 60)
     outputs = np.arange(low + 1, high + 1, dtype=np.int64)
     edges = outputs - 0.5
-    # The first sum whose output is at least this: the estimate is off by far less than one.
+    # The first sum whose output is at least this: the estimate is off by far less than two.
     estimate = np.ceil(edges / scale)
-    kept = np.abs(estimate) < 2.0**31
+    kept = np.abs(estimate) <= most + 2
     edges, estimate = edges[kept], estimate[kept]
     tries = estimate[:, None] + np.arange(-2.0, 3.0)
     reached = np.where(edges[:, None] > 0, tries * scale >= edges[:, None], tries * scale > edges[:, None])
-    first = tries[np.arange(len(tries)), reached.argmax(axis=1)].astype(np.int64)
+    first = tries[np.arange(len(tries)), reached.argmax(axis=1)]
+    least, greatest = 1, (1 << 62 - most.bit_length()) - 1
     # first·m ≥ edge·2^bits > (first − 1)·m
-    sides = (2 * outputs[kept] - 1) << (bits - 1)
-    least, most = 1, (1 << 31) - 1
-    for at, side in zip(first.tolist(), sides.tolist(), strict=True):
+    for output, found in zip(outputs[kept].tolist(), first.tolist(), strict=True):
+        at = int(found)
+        side = (2 * output - 1) << max(bits - 1, 0)
         if at > 0:
             least = max(least, -(-side // at))
             if at > 1:
-                most = min(most, -(-side // (at - 1)) - 1)
+                greatest = min(greatest, -(-side // (at - 1)) - 1)
         else:
             if at < 0:
-                most = min(most, -side // -at)
+                greatest = min(greatest, -side // -at)
             least = max(least, -side // (1 - at) + 1)
-    if least > most:
-        raise InputError(f"has a scale, {scale!r}, that no 31-bit multiplier stands for", "convert the model again")
+    if least > greatest or bits < 1:
+        raise InputError(
+            f"has a scale, {scale!r}, that no multiplier of 64-bit integers stands for", "convert the model again"
+        )
     near = math.floor(math.ldexp(scale, bits) + 0.5)
-    return min(max(near, least), most), 31 - bits
+    return min(max(near, least), greatest), 31 - bits
 
 
 # --- softmax -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +31,16 @@ CODES = {
     0: "ADD", 1: "AVERAGE_POOL_2D", 2: "CONCATENATION", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D", 6: "DEQUANTIZE",
     9: "FULLY_CONNECTED", 14: "LOGISTIC", 16: "LSTM", 17: "MAX_POOL_2D", 18: "MUL", 19: "RELU", 20: "RELU_N1_TO_1",
     21: "RELU6", 22: "RESHAPE", 25: "SOFTMAX", 28: "TANH", 32: "CUSTOM", 34: "PAD", 36: "GATHER",
-    37: "BATCH_TO_SPACE_ND", 38: "SPACE_TO_BATCH_ND", 39: "TRANSPOSE", 40: "MEAN", 41: "SUB", 42: "DIV", 43: "SQUEEZE", 45: "STRIDED_SLICE",
+    37: "BATCH_TO_SPACE_ND", 38: "SPACE_TO_BATCH_ND", 39: "TRANSPOSE", 40: "MEAN", 41: "SUB", 42: "DIV",
+    43: "SQUEEZE", 45: "STRIDED_SLICE",
     49: "SPLIT", 50: "LOG_SOFTMAX", 53: "CAST", 54: "PRELU", 55: "MAXIMUM", 56: "ARG_MAX", 57: "MINIMUM", 60: "PADV2",
     65: "SLICE", 67: "TRANSPOSE_CONV", 70: "EXPAND_DIMS", 74: "SUM", 77: "SHAPE", 82: "REDUCE_MAX", 83: "PACK",
     97: "RESIZE_NEAREST_NEIGHBOR", 98: "LEAKY_RELU", 101: "ABS", 111: "ELU", 114: "QUANTIZE", 117: "HARD_SWISH",
     126: "BATCH_MATMUL", 150: "GELU",
 }  # fmt: skip
 
-T = TypeVar("T")
+DAMAGE = (struct.error, IndexError, ValueError, OverflowError, TypeError, KeyError, MemoryError)
+"""What reading references and sizes that make no sense may raise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ def read_graph(data: bytes) -> Graph:
         raise InputError("is no TensorFlow Lite model", CONVERT_AGAIN)
     try:
         return _graph(_root(data))
-    except (struct.error, IndexError, ValueError, OverflowError, TypeError, KeyError, MemoryError) as error:
+    except DAMAGE as error:
         raise InputError(f"is a damaged TensorFlow Lite model ({printable(str(error))})", CONVERT_AGAIN) from None
 
 

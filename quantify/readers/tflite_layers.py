@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,8 @@ from quantify.readers.windows import Axis, convolution, depthwise, members
 
 LOW, HIGH = -128, 127
 SAME, VALID = 0, 1
+LEAST_STEP = 0.02
+"""Least scale of a sigmoid's scores."""
 FULL_INTEGER = (
     "convert it with a representative data set, target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]"
 )
@@ -41,7 +43,7 @@ class Builder:
     graph: Graph
     current: int
     layers: list[Layer] = field(default_factory=list)
-    softmax: bool = False
+    squash: Literal["none", "softmax", "sigmoid"] = "none"
 
     def add(self, operator: Operator) -> None:
         """Append one operator.
@@ -53,8 +55,8 @@ class Builder:
         if convert is None:
             known = ", ".join(sorted(CONVERTERS))
             raise InputError(f"{operator} is not supported", f"quantify reads {known} in int8")
-        if self.softmax and operator.kind not in ENDS:
-            raise InputError(f"{operator} follows a softmax", "quantify reads a softmax at the end only")
+        if self.squash != "none" and operator.kind not in ENDS:
+            raise InputError(f"{operator} follows a {self.squash}", f"quantify reads a {self.squash} at the end only")
         if not operator.inputs or operator.inputs[0] != self.current or len(operator.outputs) != 1:
             raise InputError(f"{operator} does not follow the one before it", "quantify reads chains of operators")
         try:
@@ -71,6 +73,15 @@ class Builder:
     def input(self, rank: int | None = None) -> Tensor:
         """The current tensor, which must be int8 and, if said, of this rank."""
         return self._checked(self.current, rank)
+
+    def without_zero_point(self, zero: int) -> None:
+        """Take the zero point off the last values, so that scores are multiples of their scale."""
+        last = self.layers[-1]
+        if isinstance(last, RequantiseLayer) and last.zero_point == zero:
+            self.layers[-1] = replace(last, zero_point=0, low=last.low - zero, high=last.high - zero)
+        elif zero:
+            width = self.width
+            self.layers.append(LinearLayer(_identity(width), np.full(width, -zero, np.int64), origin="zero point"))
 
     def output(self, operator: Operator, shape: tuple[int, ...]) -> Tensor:
         """The operator's result, which must hold int8 values of this shape, axes of one value aside."""
@@ -166,7 +177,8 @@ def _weighted(
     rounding: Literal["double", "single"] = "double"
     if operator.kind == "FULLY_CONNECTED":
         rounding = "single"
-        multipliers = [rounded_multiplier(real, low - zero_of(output), high - zero_of(output)) for real in reals]
+        most = _most(rows, folded)
+        multipliers = [rounded_multiplier(real, low - zero_of(output), high - zero_of(output), most) for real in reals]
     else:
         multipliers = [fixed_point(real) for real in reals]
     multiplier, shift = (np.array(part, np.int64) for part in zip(*multipliers, strict=True))
@@ -177,6 +189,12 @@ def _weighted(
             np.tile(multiplier, each), np.tile(shift, each), zero_of(output), low, high, rounding, str(operator)
         )
     )
+
+
+def _most(rows: Rows, bias: NDArray[np.int64]) -> int:
+    """Largest size that a sum over int8 values may have."""
+    weights = np.add.reduceat(np.append(np.abs(rows.values), 0), rows.start[:-1]) * (np.diff(rows.start) > 0)
+    return int((128 * weights + np.abs(bias)).max(initial=1))
 
 
 def _weights(builder: Builder, operator: Operator, rank: int, axis: int, channels: int | None) -> NDArray[np.int64]:
@@ -373,7 +391,23 @@ def _softmax(builder: Builder, operator: Operator) -> None:
             f"over {classes} classes in steps of {scale_of(given):.3g} can give unequal scores equal int8 outputs",
             "convert the model without its softmax: the label is that of the largest score",
         )
-    builder.softmax = True
+    builder.squash = "softmax"
+
+
+def _logistic(builder: Builder, operator: Operator) -> None:
+    """A probability of at least 1/2, as int8, is a score of at least 0 where one step of scores is visible in it.
+
+    A step below 0 gives 128 − 64·scale of 256 or less: below 127.5 by more than the kernel's table may be off.
+    """
+    given = builder.input()
+    output = builder.output(operator, given.shape)
+    if math.prod(given.shape) != 1:
+        raise InputError(f"is over values of shape {given.shape}", "quantify reads a sigmoid of one score")
+    if scale_of(output) != 1 / 256 or zero_of(output) != LOW:
+        raise InputError("has outputs in another scale than 1/256", CONVERT_AGAIN)
+    if scale_of(given) < LEAST_STEP:
+        raise InputError(f"reads scores in steps of {scale_of(given):.3g}", "convert the model without its sigmoid")
+    builder.squash = "sigmoid"
 
 
 def _quantize(builder: Builder, operator: Operator) -> None:
@@ -401,5 +435,6 @@ CONVERTERS: dict[str, Callable[[Builder, Operator], None]] = {
     "RELU_N1_TO_1": _relu(2),
     "RELU6": _relu(3),
     "SOFTMAX": _softmax,
+    "LOGISTIC": _logistic,
     "QUANTIZE": _quantize,
 }

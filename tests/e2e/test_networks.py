@@ -75,9 +75,8 @@ def labels(network: Nnet, choose: Callable[[list[Fraction]], Fraction]) -> list[
 
 @pytest.mark.parametrize("engine", ["auto", "branch", "reference"])
 def test_classes_by_the_lowest_score(engine: str, answer: Answer, network: Nnet, write_property: Write) -> None:
-    write_property(
-        f"property: classes\nlabels: [{', '.join(NAMES)}]\ndecision: argmin\nquantization: {{mode: exact}}\n{DOMAIN_TEXT}"
-    )
+    keys = f"labels: [{', '.join(NAMES)}]\ndecision: argmin\nquantization: {{mode: exact}}\n"
+    write_property(f"property: classes\n{keys}{DOMAIN_TEXT}")
     got = answer("model.nnet", "--property", "property.yaml", "--engine", engine)
     wanted = labels(network, min)
     assert len(set(wanted)) > 1

@@ -39,7 +39,9 @@ def rows(matrix: Sequence[Sequence[int]]) -> Rows:
     return Rows.dense(np.array(matrix, object if wide else np.int64))
 
 
-def int_layer(matrix: Sequence[Sequence[int]], bias: Sequence[int], activation: str = "none", **options: int) -> IntLayer:
+def int_layer(
+    matrix: Sequence[Sequence[int]], bias: Sequence[int], activation: str = "none", **options: int
+) -> IntLayer:
     """A dense layer; its `bits` claim nothing beyond 4,096."""
     wide = any(abs(b) >> 62 for b in bias)
     return IntLayer(rows(matrix), np.array(bias, object if wide else np.int64), activation, bits=4096, **options)
@@ -62,7 +64,8 @@ def random_layer(rng: random.Random, inputs: int, outputs: int, kind: str, weigh
         return int_layer(matrix, offsets, "sign", at_zero=rng.choice((1, 0, -1)))
     if kind == "floor_shift":
         low = rng.choice((0, 0, -8))
-        return int_layer(matrix, offsets, "floor_shift", shift=rng.randint(0, 6), low=low, high=rng.randint(max(low, 0), 15))
+        high = rng.randint(max(low, 0), 15)
+        return int_layer(matrix, offsets, "floor_shift", shift=rng.randint(0, 6), low=low, high=high)
     return int_layer(matrix, offsets, kind)
 
 
@@ -90,8 +93,8 @@ def plain_scores(network: IntNetwork, point: Sequence[int]) -> list[int]:
     values = [int(p) for p in point]
     for layer in network.layers:
         matrix = layer.rows.to_dense().tolist()
-        z = [sum(int(w) * x for w, x in zip(row, values, strict=True)) + int(b) for row, b in zip(matrix, layer.bias.tolist(), strict=True)]
-        values = [_activated(layer, x) for x in z]
+        sums = (sum(int(w) * x for w, x in zip(row, values, strict=True)) for row in matrix)
+        values = [_activated(layer, z + int(b)) for z, b in zip(sums, layer.bias.tolist(), strict=True)]
     return values
 
 

@@ -255,7 +255,7 @@ def test_inputs_outside_what_the_file_allows_are_refused() -> None:
     inside = FixedFeature("t", minimum=Fraction(0), step=Fraction(3141593, 10**6), steps=2)
     check(make_problem(network, [inside]))
     outside = FixedFeature("t", minimum=Fraction(0), step=Fraction(3141594, 10**6), steps=2)
-    with pytest.raises(InputError, match="'t' reaches 3.141594"):
+    with pytest.raises(InputError, match=r"'t' reaches 3\.141594"):
         lower_network(make_problem(network, [outside]))
 
 
@@ -284,9 +284,7 @@ def tflite_like() -> Network:
     rescale = RequantiseLayer(np.array([2**30, 1_500_000_000, 2**31 - 1]), np.array([-7, -8, -9]), -3, -128, 127)
     second = LinearLayer(Rows.dense(rng.integers(-127, 128, (2, 3))), rng.integers(-500, 500, 2))
     last = RequantiseLayer(np.array([2**30, 2**30]), np.array([-8, -8]), 5, -128, 127)
-    return Network(
-        2, (first, rescale, second, last), 2, "float32", input_scale=Fraction(1, 255), input_zero_point=-128
-    )
+    return Network(2, (first, rescale, second, last), 2, "float32", input_scale=Fraction(1, 255), input_zero_point=-128)
 
 
 def test_quantised_files_keep_their_accumulators() -> None:

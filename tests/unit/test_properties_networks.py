@@ -23,14 +23,19 @@ from quantify.properties.evaluate import truth
 
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 0.0], [-1.0, 1.5]], np.float32)
 BIAS = np.array([0.0, 0.25, 1.0], np.float32)
-DOMAIN = "domain: {features: [{name: a, type: int, min: -2, max: 3}, {name: b, type: fixed, min: 0, max: 1, step: 0.25}]}\n"
+FEATURES = "{name: a, type: int, min: -2, max: 3}, {name: b, type: fixed, min: 0, max: 1, step: 0.25}"
+DOMAIN = f"domain: {{features: [{FEATURES}]}}\n"
 LABELS = "labels: [low, mid, top]\n"
 
 
 def model(head: str = "order") -> Model:
     rows = 1 if head == "sigmoid" else 3
     network = Network(
-        2, (LinearLayer(Rows.dense(WEIGHTS[:rows]), BIAS[:rows]),), rows, "float32", head=head  # type: ignore[arg-type]
+        2,
+        (LinearLayer(Rows.dense(WEIGHTS[:rows]), BIAS[:rows]),),
+        rows,
+        "float32",
+        head=head,  # type: ignore[arg-type]
     )
 
     def predict_by(decision: Decision) -> Any:
@@ -62,7 +67,7 @@ def refused(tmp_path: Path, text: str, of: Model | None = None) -> InputError:
 
 
 def safety(claim: str, more: str = LABELS) -> str:
-    return f"property: safety\n{DOMAIN}{more}assert: \"{claim}\"\n"
+    return f'property: safety\n{DOMAIN}{more}assert: "{claim}"\n'
 
 
 # --- meaning -----------------------------------------------------------------------------------------------------
@@ -180,7 +185,7 @@ def test_calibration_rows_by_name_or_by_place(tmp_path: Path) -> None:
 
 
 def test_preprocess_is_one_number_or_one_a_column(tmp_path: Path) -> None:
-    problem = bound(tmp_path, f"property: classes\n{DOMAIN}preprocess: {{scale: \"1/255\", offset: [0.5, -1]}}\n")
+    problem = bound(tmp_path, f'property: classes\n{DOMAIN}preprocess: {{scale: "1/255", offset: [0.5, -1]}}\n')
     assert problem.network is not None
     assert problem.network.scale == (Fraction(1, 255),) * 2
     assert problem.network.offset == (Fraction(1, 2), Fraction(-1))
@@ -218,7 +223,7 @@ def test_robustness_asks_the_model_after_preprocess(tmp_path: Path) -> None:
         ("preprocess: {}\n", "needs scale or offset"),
         ("preprocess: {scale: 0}\n", "scale of 0"),
         ("preprocess: {scale: [1, 2, 3]}\n", "3 entries, the model takes 2"),
-        ("preprocess: {scale: \"1/0\"}\n", "divides by zero"),
+        ('preprocess: {scale: "1/0"}\n', "divides by zero"),
     ],
 )
 def test_mistakes_in_keys_are_named_with_their_line(tmp_path: Path, keys: str, part: str) -> None:
@@ -248,7 +253,7 @@ def test_mistakes_in_expressions_are_explained(tmp_path: Path, claim: str, part:
 
 def test_a_ground_truth_cannot_use_scores(tmp_path: Path) -> None:
     for truth_ in ("score[0] > 0", "lowest == '1'"):
-        text = f"property: learnability\n{DOMAIN}ground_truth: \"{truth_}\"\npositive: 1\n"
+        text = f'property: learnability\n{DOMAIN}ground_truth: "{truth_}"\npositive: 1\n'
         assert "a ground truth cannot use the model's scores" in refused(tmp_path, text).message
 
 
@@ -263,6 +268,7 @@ def test_calibration_with_the_wrong_width_is_refused(tmp_path: Path) -> None:
     error = refused(tmp_path, f"property: classes\n{DOMAIN}quantization: {{bits: 8, calibrate: c.csv}}\n")
     assert "has 3 columns, the model takes 2" in error.message
     (tmp_path / "c.csv").write_text("a,b\n1,x\n")
-    assert "no number" in refused(
-        tmp_path, f"property: classes\n{DOMAIN}quantization: {{bits: 8, calibrate: c.csv}}\n"
-    ).message
+    assert (
+        "no number"
+        in refused(tmp_path, f"property: classes\n{DOMAIN}quantization: {{bits: 8, calibrate: c.csv}}\n").message
+    )
