@@ -11,15 +11,19 @@ from typing import ClassVar
 from quantify.cnf import calibration, counters, selfcheck
 from quantify.cnf.cbmc import Translation, translate
 from quantify.cnf.formula import Cnf, Counter
-from quantify.cnf.lowering import box_of
+from quantify.cnf.lowering import box_of, require_narrow
+from quantify.cnf.network_lowering import products
 from quantify.cnf.words import MAX_BITS
-from quantify.errors import MissingToolError, UndecidedError
+from quantify.errors import InputError, MissingToolError, UndecidedError
 from quantify.ir.count import Count, Estimate, Guarantee
+from quantify.ir.network import IntNetwork
 from quantify.ir.problem import Ball, GridCase, GridProblem, GridQuery, Region
 from quantify.resources import Limits, Progress
 
 NEARLY = 0.05
 """Seconds before the deadline from which a tool that stopped is taken to have been stopped by it."""
+MOST_PRODUCTS = 4000
+"""Weights of the largest network that is translated."""
 SIZING_WORK = 1_000_000
 """Additions spent at most on the size of a ball, for the bounds of a count that was cut short."""
 
@@ -39,7 +43,7 @@ class CnfEngine:
     guarantee: ClassVar[Guarantee] = Guarantee.PROB_EXACT
     """With the default counter; every count says its own."""
     automatic: ClassVar[bool] = False
-    structures: ClassVar[frozenset[str]] = frozenset({"tree"})
+    structures: ClassVar[frozenset[str]] = frozenset({"tree", "network"})
 
     def __init__(
         self, counter: str = "ganak", epsilon: Fraction = Fraction(4, 5), delta: Fraction = Fraction(1, 5)
@@ -57,13 +61,25 @@ class CnfEngine:
         widest = max((high - low for low, high in zip(box.low, box.high, strict=True)), default=0)
         if widest.bit_length() > MAX_BITS:
             return f"a feature has more than the 2^{MAX_BITS} positions that the C is written for"
+        return None if problem.network is None else self._refuses_network(problem.network, case.region)
+
+    @staticmethod
+    def _refuses_network(network: IntNetwork, region: Region) -> str | None:
+        if products(network) > MOST_PRODUCTS:
+            return f"the network has {products(network)} weights, and a formula is made of at most {MOST_PRODUCTS}"
+        try:
+            require_narrow(network, region)
+        except InputError as error:
+            return error.message
         return None
 
     def estimate(self, problem: GridProblem, case: GridCase) -> Estimate:
         """A rough figure, on the high side: what a counter needs cannot be told from outside."""
         box = box_of(case.region)
         bits = max(0, box.size - 1).bit_length()
-        seconds = len(case.queries) * (0.2 + 0.0005 * len(problem.tree.label) + 1.2 ** min(bits, 200) / 100)
+        network = problem.network
+        size = len(problem.tree.label) if network is None else 10 * products(network)
+        seconds = len(case.queries) * (0.2 + 0.0005 * size + 1.2 ** min(bits, 200) / 100)
         return Estimate(seconds, f"2^{bits} inputs through CBMC and {self.counter}")
 
     def count(self, problem: GridProblem, case: GridCase, limits: Limits, progress: Progress) -> Mapping[str, Count]:

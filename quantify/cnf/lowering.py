@@ -8,14 +8,14 @@ word that holds it; it is computed where all its operands and partial results fi
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 
-from quantify.cnf import selects
-from quantify.cnf.straight import EMPTY, Input, Let, StraightLine, TreeLets, live, names_in
+from quantify.cnf import network_lowering, selects
+from quantify.cnf.straight import EMPTY, Input, Let, StraightLine, TreeLets, enclosed, live, names_in, negated
+from quantify.cnf.sums import Sum
 from quantify.cnf.words import BIT, Interval, Word, join, literal, wide, word_for
+from quantify.ir.network import IntNetwork
 from quantify.ir.predicate import (
     AllOf,
     Always,
@@ -29,6 +29,7 @@ from quantify.ir.predicate import (
     Negation,
     Plus,
     Predicate,
+    Score,
     Sign,
     Times,
     Within,
@@ -42,9 +43,6 @@ ONE_STATEMENT = 64
 ONE_SUM = 3
 """Longest sum that is one statement; longer ones are halved, which keeps the adders narrow."""
 
-COMPARISON = re.compile(r"([a-z0-9]+) (==|!=|<|>=|<=|>) ([a-z0-9]+)")
-OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
-
 
 def straighten(problem: GridProblem, case: GridCase, query: GridQuery) -> StraightLine:
     """The program of one query over one case's region.
@@ -55,20 +53,38 @@ def straighten(problem: GridProblem, case: GridCase, query: GridQuery) -> Straig
     box = box_of(case.region)
     if box.size == 0:
         return EMPTY
-    lowering = _Lowering(problem.tree, problem.labels, box)
+    lowering = _Lowering(problem.structure, problem.labels, box)
     restriction = lowering.ball(case.region) if isinstance(case.region, Ball) else "1"
     region, lowering.lets = lowering.lets, []
+    network = lowering.network()
     condition = lowering.truth(query.predicate)
-    return _pruned(box, region, restriction, lowering.trees, lowering.lets, condition)
+    return _pruned(box, region, restriction, network, lowering.trees, lowering.lets, condition)
 
 
 def straighten_labels(problem: GridProblem) -> StraightLine:
     """The program whose `condition` is the class index, over the whole domain."""
     box = Box((0,) * len(problem.sizes), problem.sizes)
-    lowering = _Lowering(problem.tree, problem.labels, box)
+    lowering = _Lowering(problem.structure, problem.labels, box)
     word = word_for((0, max(1, problem.labels - 1)))
-    value, lets = selects.evaluate(problem.tree, lowering.test, str, word, "n")
-    return _pruned(box, [], "1", {tuple(range(problem.labels)): (value, lets)}, [], value)
+    if isinstance(problem.structure, IntNetwork):
+        network = lowering.network()
+        value = network_lowering.label_index(lowering, lowering.scores, word)
+        return _pruned(box, [], "1", network, {}, lowering.lets, value)
+    value, lets = selects.evaluate(problem.structure, lowering.test, str, word, "n")
+    return _pruned(box, [], "1", [], {tuple(range(problem.labels)): (value, lets)}, [], value)
+
+
+def require_narrow(network: IntNetwork, region: Region) -> None:
+    """Lower a network and its label by themselves.
+
+    Raises:
+        InputError: It has a layer that is not written in C, or needs words beyond `quantify.cnf.words.MAX_BITS`.
+    """
+    box = box_of(region)
+    if box.size:
+        lowering = _Lowering(network, network.outputs, box)
+        lowering.network()
+        network_lowering.label_index(lowering, lowering.scores, word_for((0, network.outputs)))
 
 
 def box_of(region: Region) -> Box:
@@ -86,6 +102,7 @@ def _pruned(
     box: Box,
     region: list[Let],
     restriction: str,
+    network: list[Let],
     trees: dict[tuple[int, ...], tuple[str, list[Let]]],
     query: list[Let],
     condition: str,
@@ -94,6 +111,7 @@ def _pruned(
     needed = names_in((restriction, condition))
     kept_query = live(query, needed)
     kept_trees = [TreeLets(labels, live(lets, needed)) for labels, (_, lets) in trees.items()]
+    kept_network = live(network, needed)
     kept_region = live(region, needed)
     inputs = tuple(
         Input(feature, low, high - low)
@@ -101,46 +119,46 @@ def _pruned(
         if f"x{feature}" in needed
     )
     return StraightLine(
-        inputs, kept_region, restriction, tuple(tree for tree in kept_trees if tree.lets), kept_query, condition
+        inputs,
+        kept_region,
+        restriction,
+        tuple(tree for tree in kept_trees if tree.lets),
+        kept_query,
+        condition,
+        kept_network,
     )
-
-
-@dataclass(slots=True)
-class _Sum:
-    """constant + Σ coefficient·atom over named integers: a number in the middle of lowering."""
-
-    constant: int
-    terms: dict[str, int] = field(default_factory=dict)
-
-    def add(self, other: _Sum, factor: int = 1) -> None:
-        self.constant += factor * other.constant
-        for atom, coefficient in other.terms.items():
-            total = self.terms.get(atom, 0) + factor * coefficient
-            if total:
-                self.terms[atom] = total
-            else:
-                self.terms.pop(atom, None)
 
 
 class _Lowering:
     """One pass over predicates on one box; collects assignments, named integers and their intervals."""
 
-    def __init__(self, tree: GridTree, labels: int, box: Box) -> None:
-        self.tree = tree
+    def __init__(self, structure: GridTree | IntNetwork, labels: int, box: Box) -> None:
+        self.structure = structure
         self.labels = labels
         self.box = box
         self.intervals: dict[str, Interval] = {}
         self.named: dict[tuple[Word, tuple[str, ...], str], str] = {}
         self.lets: list[Let] = []
         self.trees: dict[tuple[int, ...], tuple[str, list[Let]]] = {}
+        self.scores: list[Sum] = []
 
-    def position(self, feature: int) -> _Sum:
+    def network(self) -> list[Let]:
+        """The assignments of a network (none for a tree), after which `scores` can be read."""
+        if not isinstance(self.structure, IntNetwork):
+            return []
+        others, self.lets = self.lets, []
+        positions = [Sum.of((Sum(low), self.position(i))) for i, low in enumerate(self.box.low)]
+        self.scores = network_lowering.scores(self, self.structure, positions)
+        network, self.lets = self.lets, others
+        return network
+
+    def position(self, feature: int) -> Sum:
         """The position of a feature, counted from the box's lower end."""
         width = self.box.high[feature] - self.box.low[feature]
         if width == 1:
-            return _Sum(0)
+            return Sum(0)
         self.intervals[f"x{feature}"] = (0, width - 1)
-        return _Sum(0, {f"x{feature}": 1})
+        return Sum(0, {f"x{feature}": 1})
 
     def let(self, kind: str, word: Word, lines: Sequence[str], operator: str = "") -> str:
         """A name for an expression; the old one when the same expression was named before."""
@@ -216,7 +234,7 @@ class _Lowering:
             return f"{name} >= {literal(low, word)}"
         return f"{name} >= {literal(low, word)} && {name} < {literal(high, word)}"
 
-    def sign(self, op: str, value: _Sum) -> str:
+    def sign(self, op: str, value: Sum) -> str:
         """value op 0, with the negative terms brought to the other side, so that most words are unsigned."""
         if op == "!=":
             return negated(self.sign("==", value))
@@ -227,11 +245,11 @@ class _Lowering:
         if op == "==" and constant % divisor:
             return "0"
         constant = -(-constant // divisor)
-        left = _Sum(0, {a: c // divisor for a, c in value.terms.items() if c > 0})
-        right = _Sum(0, {a: -c // divisor for a, c in value.terms.items() if c < 0})
+        left = Sum(0, {a: c // divisor for a, c in value.terms.items() if c > 0})
+        right = Sum(0, {a: -c // divisor for a, c in value.terms.items() if c < 0})
         return self.related(left, constant, "==" if op == "==" else "<=", right)
 
-    def related(self, left: _Sum, constant: int, op: str, right: _Sum) -> str:
+    def related(self, left: Sum, constant: int, op: str, right: Sum) -> str:
         """left + constant op right, op being <= or ==, the sums being without constant."""
         if not right.terms:
             return self.bounded(left, -constant if op == "==" else None, -constant)
@@ -250,7 +268,7 @@ class _Lowering:
         word = word_for(join(self.intervals[first], self.intervals[second]))
         return f"{wide(first, word)} {op} {wide(second, word)}"
 
-    def bounded(self, value: _Sum, low: int | None, high: int | None) -> str:
+    def bounded(self, value: Sum, low: int | None, high: int | None) -> str:
         """low ≤ value ≤ high for a sum with terms and no constant, None meaning no bound."""
         least, most = self.range(value)
         low = least if low is None else max(low, least)
@@ -260,17 +278,17 @@ class _Lowering:
         return self.between(self.value(value), low, high + 1)
 
     # --- integers --------------------------------------------------------------------------------------------------
-    def number(self, expression: IntExpr) -> _Sum:
+    def number(self, expression: IntExpr) -> Sum:
         """An integer expression as a sum of named integers."""
         match expression:
             case Linear(terms, constant):
-                total = _Sum(constant)
+                total = Sum(constant)
                 for feature, coefficient in terms:
                     total.constant += coefficient * self.box.low[feature]
                     total.add(self.position(feature), coefficient)
                 return total
             case Plus(arguments):
-                return self.sum_of(map(self.number, arguments))
+                return Sum.of(map(self.number, arguments))
             case Times(left, right):
                 return self.product(self.number(left), self.number(right))
             case FloorDiv(argument, divisor):
@@ -278,25 +296,19 @@ class _Lowering:
             case Extreme(which, arguments):
                 return self.extreme(which, [self.number(argument) for argument in arguments])
             case CountOf(arguments):
-                return self.sum_of(self.indicator(self.truth(argument)) for argument in arguments)
+                return Sum.of(self.indicator(self.truth(argument)) for argument in arguments)
+            case Score(index):
+                return self.scores[index]
 
-    @staticmethod
-    def sum_of(parts: Iterable[_Sum]) -> _Sum:
-        """Their sum, as a new one."""
-        total = _Sum(0)
-        for part in parts:
-            total.add(part)
-        return total
-
-    def indicator(self, text: str) -> _Sum:
+    def indicator(self, text: str) -> Sum:
         """1 where the truth value holds, else 0."""
         if text in ("0", "1"):
-            return _Sum(int(text))
+            return Sum(int(text))
         name = text if text.isalnum() else self.let("b", BIT, [text])
         self.intervals[name] = (0, 1)
-        return _Sum(0, {name: 1})
+        return Sum(0, {name: 1})
 
-    def range(self, value: _Sum) -> Interval:
+    def range(self, value: Sum) -> Interval:
         """The interval of a sum, its atoms taken as independent."""
         low = high = value.constant
         for atom, coefficient in value.terms.items():
@@ -304,7 +316,7 @@ class _Lowering:
             low, high = low + ends[0], high + ends[1]
         return low, high
 
-    def value(self, total: _Sum) -> str:
+    def value(self, total: Sum) -> str:
         """A name, or a literal, for the sum."""
         if not total.terms:
             interval = (total.constant, total.constant)
@@ -314,15 +326,15 @@ class _Lowering:
         if len(total.terms) > ONE_SUM:
             atoms = list(total.terms.items())
             middle = len(atoms) // 2
-            halves = [self.value(_Sum(0, dict(half))) for half in (atoms[:middle], atoms[middle:])]
-            shorter = self.sum_of(_Sum(0, {half: 1}) for half in halves)
+            halves = [self.value(Sum(0, dict(half))) for half in (atoms[:middle], atoms[middle:])]
+            shorter = Sum.of(Sum(0, {half: 1}) for half in halves)
             shorter.constant = total.constant
             return self.value(shorter)
         if total.constant == 0 and list(total.terms.values()) == [1]:
             return next(iter(total.terms))
         return self.short_sum(total)
 
-    def short_sum(self, total: _Sum) -> str:
+    def short_sum(self, total: Sum) -> str:
         """One statement, computed where every operand, product and partial sum fits: positive parts come first."""
         low = high = total.constant
         reach = join((0, 0), (low, high))
@@ -350,12 +362,12 @@ class _Lowering:
         self.intervals[name] = interval
         return name
 
-    def product(self, left: _Sum, right: _Sum) -> _Sum:
+    def product(self, left: Sum, right: Sum) -> Sum:
         """left · right: a sum again when one side is constant."""
         if not left.terms:
             left, right = right, left
         if not right.terms:
-            total = _Sum(0)
+            total = Sum(0)
             if right.constant:
                 total.add(left, right.constant)
             return total
@@ -363,9 +375,9 @@ class _Lowering:
         corners = [p * q for p in self.intervals[a] for q in self.intervals[b]]
         interval = (min(corners), max(corners))
         word = word_for(join(join(self.intervals[a], self.intervals[b]), interval))
-        return _Sum(0, {self.integer(interval, f"{wide(a, word)} * {wide(b, word)}"): 1})
+        return Sum(0, {self.integer(interval, f"{wide(a, word)} * {wide(b, word)}"): 1})
 
-    def floor_div(self, argument: _Sum, divisor: int) -> _Sum:
+    def floor_div(self, argument: Sum, divisor: int) -> Sum:
         """⌊argument / divisor⌋ from C's truncating division of a number that is never negative.
 
         With k = ⌊least / divisor⌋ the number argument − k·divisor is ≥ 0, and its quotient is k less than the wanted.
@@ -375,13 +387,13 @@ class _Lowering:
         if divisor == 1:
             return argument
         if most // divisor == shift:
-            return _Sum(shift)
-        name = self.value(_Sum(argument.constant - shift * divisor, dict(argument.terms)))
+            return Sum(shift)
+        name = self.value(Sum(argument.constant - shift * divisor, dict(argument.terms)))
         word = word_for(join(self.intervals[name], (divisor, divisor)))
         text = f"{wide(name, word)} / {wide(literal(divisor, word), word)}"
-        return _Sum(shift, {self.integer((0, self.intervals[name][1] // divisor), text): 1})
+        return Sum(shift, {self.integer((0, self.intervals[name][1] // divisor), text): 1})
 
-    def extreme(self, which: str, arguments: list[_Sum]) -> _Sum:
+    def extreme(self, which: str, arguments: list[Sum]) -> Sum:
         """Fold with selects; an argument that another one always beats is left out."""
         largest = which == "max"
         ranges = [self.range(argument) for argument in arguments]
@@ -399,12 +411,12 @@ class _Lowering:
             first, second = wide(winner, word), wide(rival, word)
             winner = self.integer(interval, f"{first} {'>' if largest else '<'} {second} ? {first} : {second}")
         low, high = self.intervals[winner]
-        return _Sum(low) if low == high else _Sum(0, {winner: 1})
+        return Sum(low) if low == high else Sum(0, {winner: 1})
 
-    # --- the region and the tree -----------------------------------------------------------------------------------
+    # --- the region and the model -----------------------------------------------------------------------------------
     def ball(self, ball: Ball) -> str:
         """Truth of lying within the ball, for points of its box."""
-        total = _Sum(-ball.radius)
+        total = Sum(-ball.radius)
         for feature, (centre, weight) in enumerate(zip(ball.centre, ball.weights, strict=True)):
             if ball.norm == "l0":
                 total.add(self.indicator(negated(self.test(feature, centre, centre + 1))))
@@ -412,27 +424,27 @@ class _Lowering:
                 total.add(self.distance(feature, centre - ball.box.low[feature]), weight)
         return self.sign("<=", total)
 
-    def distance(self, feature: int, centre: int) -> _Sum:
+    def distance(self, feature: int, centre: int) -> Sum:
         """|position − centre|, both counted from the box's lower end."""
         position = self.position(feature)
         last = self.box.high[feature] - self.box.low[feature] - 1
-        difference = _Sum(-centre)
+        difference = Sum(-centre)
         difference.add(position)
         if centre <= 0:
             return difference
         if not position.terms:
-            return _Sum(centre)
+            return Sum(centre)
         (name,) = position.terms
         if (centre, last) == (1, 1):
             return self.indicator(f"!{name}")
         if centre >= last:
-            return _Sum(0, {self.value(self.product(difference, _Sum(-1))): 1})
+            return Sum(0, {self.value(self.product(difference, Sum(-1))): 1})
         if centre == 1 and last == 2:
             return self.indicator(f"{name} != 1")
         word = word_for((0, last))
         shown, point = wide(name, word), wide(literal(centre, word), word)
         text = f"{shown} < {point} ? {point} - {shown} : {shown} - {point}"
-        return _Sum(0, {self.integer((0, max(centre, last - centre)), text): 1})
+        return Sum(0, {self.integer((0, max(centre, last - centre)), text): 1})
 
     def label_in(self, labels: tuple[int, ...]) -> str:
         """Truth of the label being one of `labels`; a set whose complement was built already is its negation."""
@@ -440,32 +452,13 @@ class _Lowering:
         others = tuple(label for label in range(self.labels) if label not in wanted)
         if not wanted or not others:
             return "1" if wanted else "0"
+        if isinstance(self.structure, IntNetwork):
+            return network_lowering.label_in(self, self.scores, wanted)
         if others in self.trees:
             return negated(self.trees[others][0])
         if labels not in self.trees:
             prefix = f"t{len(self.trees)}n" if self.trees else "n"
             self.trees[labels] = selects.evaluate(
-                self.tree, self.test, lambda label: "1" if label in wanted else "0", BIT, prefix
+                self.structure, self.test, lambda label: "1" if label in wanted else "0", BIT, prefix
             )
         return self.trees[labels][0]
-
-
-def enclosed(text: str) -> str:
-    """The expression in parentheses unless it is a name or the negation of one."""
-    return text if text.removeprefix("!").isalnum() else f"({text})"
-
-
-def negated(text: str) -> str:
-    """Logical negation, not doubled."""
-    if text in ("0", "1"):
-        return "1" if text == "0" else "0"
-    comparison = COMPARISON.fullmatch(text)
-    if comparison:
-        return f"{comparison[1]} {OPPOSITE[comparison[2]]} {comparison[3]}"
-    if text.startswith("!"):
-        inner = text[1:]
-        if inner.isalnum():
-            return inner
-        if inner.startswith("(") and inner.find(")") == len(inner) - 1:
-            return inner[1:-1]
-    return f"!{enclosed(text)}"

@@ -10,6 +10,8 @@ from quantify.cnf.words import BIT, Word
 
 NAME = re.compile(r"\b[a-z][a-z0-9]*\b")
 CAST = re.compile(r"\(([su])(\d+)\)")
+COMPARISON = re.compile(r"([a-z0-9]+) (==|!=|<|>=|<=|>) ([a-z0-9]+)")
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,13 @@ class StraightLine:
     trees: tuple[TreeLets, ...]
     query: tuple[Let, ...]
     condition: str
+    network: tuple[Let, ...] = ()
+    """The scores of a network, layer by layer."""
 
     @property
     def words(self) -> tuple[Word, ...]:
         """Every integer word that occurs, narrow ones first."""
-        lets = [*self.region, *(let for tree in self.trees for let in tree.lets), *self.query]
+        lets = [*self.region, *self.network, *(let for tree in self.trees for let in tree.lets), *self.query]
         texts = [self.restriction, self.condition, *(line for let in lets for line in let.lines)]
         used = {let.word for let in lets} | {item.word for item in self.inputs}
         used |= {Word(sign == "s", int(bits)) for text in texts for sign, bits in CAST.findall(text)}
@@ -94,3 +98,24 @@ def live(lets: Sequence[Let], needed: set[str]) -> tuple[Let, ...]:
             kept.append(let)
             needed |= names_in(let.lines)
     return tuple(reversed(kept))
+
+
+def enclosed(text: str) -> str:
+    """The expression in parentheses unless it is a name or the negation of one."""
+    return text if text.removeprefix("!").isalnum() else f"({text})"
+
+
+def negated(text: str) -> str:
+    """Logical negation, not doubled."""
+    if text in ("0", "1"):
+        return "1" if text == "0" else "0"
+    comparison = COMPARISON.fullmatch(text)
+    if comparison:
+        return f"{comparison[1]} {OPPOSITE[comparison[2]]} {comparison[3]}"
+    if text.startswith("!"):
+        inner = text[1:]
+        if inner.isalnum():
+            return inner
+        if inner.startswith("(") and inner.find(")") == len(inner) - 1:
+            return inner[1:-1]
+    return f"!{enclosed(text)}"

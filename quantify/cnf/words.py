@@ -55,8 +55,8 @@ def word_for(interval: Interval) -> Word:
     bits = max(1, high.bit_length() + signed, (-low - 1).bit_length() + 1 if signed else 1)
     if bits > MAX_BITS:
         raise InputError(
-            f"the property's arithmetic reaches {bits} bits, more than the {MAX_BITS} the CBMC path writes",
-            "use another engine, or smaller coefficients",
+            f"the arithmetic reaches {bits} bits, more than the {MAX_BITS} the CBMC path writes",
+            "use another engine, or smaller coefficients or weights",
         )
     return Word(signed, bits)
 

@@ -467,9 +467,9 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_an_unknown_kind_of_file_is_told_what_is_known(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"\x08\x07onnx")
+    (tmp_path / "model.gguf").write_bytes(b"GGUF\x03\0\0\0")
     with pytest.raises(InputError, match="not a model file") as caught:
-        read_model(tmp_path / "model.onnx")
+        read_model(tmp_path / "model.gguf")
     assert ".pkl" in caught.value.hint
     assert "scikit-learn" in caught.value.hint
 
