@@ -18,8 +18,8 @@ Step 0 is the kink of relu and leaky at 0, or the lower clamp of floor_shift; st
 floor_shift). Only steps that neither side of the kink covers alone are listed. With y = c + g(z − c), g of slope p
 above 0 and n below, the chord has slope n + (p − n)·k/2^16 and line says which of the two lines bounds the other side
 (1: slope p). Convex g (p ≥ n: kinks upwards) has the chord above, concave g below; the chord's shift is what makes
-it valid on the range of its own form. Unstable sign is the constant interval [−1, 1]; floor_shift takes z·2^-s above and
-z·2^-s − (1 − 2^-s) below, then the two clamps.
+it valid on the range of its own form. Unstable sign is the constant interval [−1, 1]; floor_shift takes z·2^-s
+above and z·2^-s − (1 − 2^-s) below, then the two clamps.
 
 A last layer with an activation counts as hidden, and the scores are its values.
 """
