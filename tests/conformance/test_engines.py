@@ -25,7 +25,7 @@ from quantify.ir.predicate import AllOf, Always, AnyOf, CountOf, HasLabel, Linea
 from quantify.ir.problem import Ball, Box, GridCase, GridProblem, GridQuery, GridTree
 from quantify.resources import Limits, Progress
 
-FOUND = engines.discover()
+FOUND = {name: engine for name, engine in engines.discover().items() if "tree" in engine.structures}
 EVERY = [
     *(pytest.param(engine, id=name) for name, engine in FOUND.items()),
     pytest.param(CnfEngine(), id="cnf", marks=[pytest.mark.needs("cbmc", "pyganak"), pytest.mark.slow]),

@@ -38,7 +38,11 @@ ROWS = 40
 MOST_CLAUSES = 30_000
 """Formulas beyond (products of numbers near 2^53) take a counter half a minute: another query is counted."""
 
-EXACT = {name: engine for name, engine in engines.discover().items() if engine.guarantee is Guarantee.EXACT}
+EXACT = {
+    name: engine
+    for name, engine in engines.discover().items()
+    if engine.guarantee is Guarantee.EXACT and "tree" in engine.structures
+}
 # What these engines choose by size or processor, chosen here by hand.
 EXACT |= {
     "bit slices": engines.enumerate.EnumerateEngine(bit_slices=True),
