@@ -58,7 +58,7 @@ def command(
             code = max(code, pipeline.exit_code(evidence))
             entry = _counted(evidence)
             if data_file is not None:
-                entry |= _beside(path, data_file, label, evidence, trust_pickle)
+                entry |= _beside(path, property_file, data_file, label, evidence, options)
             entries.append(entry)
     if json_file is not None:
         output.write_json(json_file, {"schema": "quantify/1", "models": entries})
@@ -79,14 +79,17 @@ def _counted(evidence: Any) -> dict[str, Any]:
     return {key: whole[key] for key in ("model", "property", "domain", "counts", "metrics", "checks", "complete")}
 
 
-def _beside(path: Path, data: Path, label: str, evidence: Any, trust_pickle: bool) -> dict[str, Any]:
+def _beside(path: Path, prop: Path, data: Path, label: str, evidence: Any, options: Any) -> dict[str, Any]:
     """The metrics of the test file, and true minus tested where both ends of the true one meet."""
-    from quantify import readers
+    from quantify import properties, readers
     from quantify.evidence.rows import metrics_on_rows
     from quantify.properties.labelled import labelled_rows
 
-    model = readers.read_model(path, trust_pickle=trust_pickle)
-    inputs, labels = labelled_rows(data, model, label)
+    read = readers.read_model(path, trust_pickle=options.trust_pickle)
+    # The property file may name the labels, the decision and the preprocessing of a network.
+    problem = properties.bind(properties.load(prop), read, seed=options.limits.seed)
+    model = problem.model
+    inputs, labels = labelled_rows(data, model, label, problem.network)
     positive = evidence.property["positive"]
     tested = metrics_on_rows(
         model.predict(inputs).tolist(), labels.tolist(), None if positive is None else model.classes.index(positive)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quantify.errors import InputError
 from quantify.ir.model import Model
+from quantify.ir.problem import NetworkOptions
 from quantify.properties.domain import shown
 from quantify.properties.table import Cell, Table, column_index, open_table
 from quantify.properties.yaml import exact_decimal, listed, suggest
@@ -16,11 +18,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def labelled_rows(path: Path, model: Model, label: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def labelled_rows(
+    path: Path, model: Model, label: str, network: NetworkOptions | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Every row of a file: (rows × model columns, NaN where a cell is empty) and the class index of its label.
 
-    Columns are taken by name where the model has names, else in the order of the file; each value is the exact decimal
-    rounded once to float64.
+    Columns are taken by name where the model has names, else in the order of the file; each value is the exact decimal,
+    after the `preprocess` of `network`, rounded once to float64.
 
     Raises:
         InputError: The file cannot be read, has other columns than the model, holds text where a number is needed, or
@@ -33,7 +37,12 @@ def labelled_rows(path: Path, model: Model, label: str) -> tuple[NDArray[np.floa
     if not rows:
         raise InputError(f"{path}: there are no rows", "give a file with data")
     places = _places(table, model, label)
-    inputs = np.array([[_number(row[place], table, number) for place in places] for number, row in enumerate(rows)])
+    scale, offset = (None, None) if network is None else (network.scale, network.offset)
+    scale, offset = scale or (Fraction(1),) * len(places), offset or (Fraction(0),) * len(places)
+    steps = list(zip(places, scale, offset, strict=True))
+    inputs = np.array(
+        [[_number(row[at], a, b, table, number) for at, a, b in steps] for number, row in enumerate(rows)]
+    )
     cells = table.labels(range(len(rows)), label)
     return inputs, np.array([_class(cell, table, number, model) for number, cell in enumerate(cells)], np.int64)
 
@@ -51,12 +60,12 @@ def _places(table: Table, model: Model, label: str) -> list[int]:
     return places
 
 
-def _number(cell: Cell, table: Table, row: int) -> float:
+def _number(cell: Cell, scale: Fraction, offset: Fraction, table: Table, row: int) -> float:
     if cell is None:
         return float("nan")
     if isinstance(cell, str):
         raise InputError(f"{table.path}: row {row}: {cell!r} is no number", "encode it as the model was trained")
-    return float(cell)
+    return float(Fraction(cell) * scale + offset)
 
 
 def _class(cell: Cell, table: Table, row: int, model: Model) -> int:
