@@ -72,7 +72,7 @@ def run(sanitized, arguments, code=START):
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
     command = [sys.executable, "-c", code, str(module), *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=1500)
 
 
 @pytest.mark.slow
