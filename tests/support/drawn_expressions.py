@@ -161,7 +161,7 @@ class Writer:
         if depth <= 0 or self.rng.random() < 0.3:
             feature = self.rng.choice(self.exact)
             return self.named(feature), self.rng.choice(feature.numbers)
-        ways = (self.total, self.total, self.scaled, self.product, self.divided, self.chosen, self.counted)
+        ways = (self.total, self.total, self.scaled, self.product, self.chosen, self.counted, *[self.divided] * 3)
         return self.rng.choice(ways)(depth - 1)
 
     def total(self, depth: int) -> tuple[Part, Fraction]:
@@ -186,6 +186,10 @@ class Writer:
 
     def divided(self, depth: int) -> tuple[Part, Fraction]:
         part, a = self.number(depth)
+        if self.rng.random() < 0.7:
+            # Around zero, where flooring and truncating differ.
+            off = self.constant(a)
+            part, a = (f"({at_least(part, SUM)} - {at_least(off, PRODUCT)})", ATOM), Fraction(0)
         op, divisor = self.rng.choice(("//", "%")), self.rng.choice(DIVISORS)
         value = a // Fraction(divisor) if op == "//" else a % Fraction(divisor)
         return (f"{at_least(part, PRODUCT)} {op} {divisor}", PRODUCT), Fraction(value)
