@@ -256,8 +256,8 @@ def test_resumed_work_counts_everything_once(tmp_path):
     case = problem.cases[0]
     expected = exactly(grid_count(problem.network, problem.sizes))
     engine = BranchEngine(checkpoint=tmp_path, tuning=Tuning(leaf_points=2, credit_points=64, local_points=4))
-    for _ in range(3):
-        engine.count(problem, case, Limits.starting_now(0.02), Progress())
+    for _ in range(3):  # a spent limit still lets one round of boxes pass, on machines of every speed
+        engine.count(problem, case, Limits.starting_now(0.0), Progress())
     assert len(list(tmp_path.glob("*.npz"))) == 1
     assert ends(engine, problem, Limits(jobs=2)) == expected
     assert not list(tmp_path.iterdir())
