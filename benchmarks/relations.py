@@ -6,11 +6,14 @@ clauses over the n×n adjacency variables and enumerated with PySAT.
 
 from __future__ import annotations
 
+import csv
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
+from harness import WORK
 from numpy.typing import NDArray
 from pysat.solvers import Solver
 
@@ -68,6 +71,11 @@ PROPERTIES: dict[str, tuple[Callable[[int], Iterator[Clause]], ...]] = {
     "transitive": (transitive,),
 }
 """The eleven properties of QuantifyML's Table 1."""
+POSITIVES = {4: 1_000, 5: 2_000, 6: 5_000}
+"""At most so many positives, and as many negatives, in a training set; a quarter is kept for testing."""
+
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Adjacency matrices, row by row, and their labels."""
 
 
 def clauses(name: str, n: int) -> list[Clause]:
@@ -75,7 +83,30 @@ def clauses(name: str, n: int) -> list[Clause]:
     return [sorted(set(clause)) for part in PROPERTIES[name] for clause in part(n)]
 
 
-def training_set(name: str, n: int, at_most: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def task(name: str, n: int) -> tuple[Path, Rows, Rows]:
+    """Folder with `property.yaml` and the test set as `test.csv`; the rows to train on; those to test on."""
+    folder = WORK / f"{name}{n}"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, labels = training_set(name, n, POSITIVES[n], seed=1)
+    cut = max(1, len(rows) * 3 // 4)
+    write_property(folder / "property.yaml", name, n)
+    with (folder / "test.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(f"r_{i}_{j}" for i in range(n) for j in range(n)), "label"])
+        writer.writerows([*row.tolist(), int(label)] for row, label in zip(rows[cut:], labels[cut:], strict=True))
+    return folder, (rows[:cut], labels[:cut]), (rows[cut:], labels[cut:])
+
+
+def write_property(path: Path, name: str, n: int, more: str = "") -> None:
+    """The property file that asks how well a model has learnt the relation; `more` are further lines."""
+    path.write_text(
+        f"property: learnability\nname: {name}-{n}\ndomain: {{relation: {{nodes: {n}}}}}\n"
+        f"ground_truth: {name}\npositive: 1\n{more}",
+        encoding="utf-8",
+    )
+
+
+def training_set(name: str, n: int, at_most: int, seed: int) -> Rows:
     """Up to `at_most` distinct positives and as many distinct random negatives, shuffled: (rows × n², labels)."""
     draw = random.Random(f"{name} {n} {seed}")
     formula = clauses(name, n)

