@@ -40,7 +40,7 @@ def measured_on(rows: Sequence[Row]) -> str:
 
 def trees(rows: Sequence[Row]) -> str:
     """Table 1: what is true of each tree beside what its test set says, then the times."""
-    heads = "property nodes leaves test_accuracy accuracy test_F1 F1 tp fp tn fn".split()
+    heads = ["property", "nodes", "leaves", "test_accuracy", "accuracy", "test_F1", "F1", "tp", "fp", "tn", "fn"]
     lines = []
     for row in rows:
         name, nodes = row["key"].split()[1:]
