@@ -43,3 +43,9 @@ class ContradictionError(QuantifyError):
     """Two ways of counting disagree, or a tool failed its calibration: no number may be believed (exit code 4)."""
 
     exit_code: ClassVar[int] = 4
+
+
+class InvalidEvidenceError(QuantifyError):
+    """A record of evidence that is not what was stored: nothing may be decided by it (exit code 4)."""
+
+    exit_code: ClassVar[int] = 4

@@ -19,7 +19,7 @@ from quantify.errors import ContradictionError, InputError
 from quantify.ir import count as count_module
 from quantify.ir import domain, predicate, problem
 from quantify.ir.count import Count, Guarantee
-from quantify.ir.digits import from_digits, to_digits
+from quantify.ir.digits import exact_ratio, from_digits, from_ratio, to_digits
 from quantify.ir.problem import GridCase, GridProblem
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "skops", "dd", "python-sat", "pyapproxmc", "pyganak")
@@ -185,7 +185,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int):
         return value if -WIDE < value < WIDE else {"int": to_digits(value)}
     if isinstance(value, Fraction):
-        return {"ratio": f"{to_digits(value.numerator)}/{to_digits(value.denominator)}"}
+        return {"ratio": exact_ratio(value)}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
@@ -204,7 +204,6 @@ def _rebuilt(value: Any) -> Any:
     if "int" in value:
         return from_digits(value["int"])
     if "ratio" in value:
-        numerator, denominator = value["ratio"].split("/")
-        return Fraction(from_digits(numerator), from_digits(denominator))
+        return from_ratio(value["ratio"])
     made = _CLASSES[value["is"]]
     return made(**{name: _rebuilt(item) for name, item in value.items() if name != "is"})

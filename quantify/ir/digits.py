@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 SAFE_BITS = 2000
 """Numbers of fewer bits (640 digits, the least limit that Python can be given) convert directly."""
 
@@ -41,3 +43,34 @@ def from_digits(text: str) -> int:
         parts = [parts[i] * base + parts[i + 1] for i in range(0, len(parts), 2)]
         base *= base
     return -parts[0] if negative else parts[0]
+
+
+def exact_ratio(value: Fraction | int) -> str:
+    """p/q in lowest terms, the denominator always written."""
+    value = Fraction(value)
+    return f"{to_digits(value.numerator)}/{to_digits(value.denominator)}"
+
+
+def from_ratio(text: str) -> Fraction:
+    """The fraction that `exact_ratio` wrote.
+
+    Raises:
+        ValueError: Something else, or a denominator of 0.
+    """
+    numerator, slash, denominator = text.partition("/")
+    if not slash or from_digits(denominator) <= 0:
+        raise ValueError(f"not a ratio: {text[:40]!r}")
+    return Fraction(from_digits(numerator), from_digits(denominator))
+
+
+def plain(value: Fraction) -> str:
+    """A short decimal (0.5, 3), or p/q when no decimal of twelve places is exact."""
+    if value.denominator == 1:
+        return to_digits(value.numerator)
+    for places in range(1, 13):
+        scaled = value * 10**places
+        if scaled.denominator == 1:
+            sign, ticks = ("-" if scaled < 0 else ""), abs(scaled.numerator)
+            whole, rest = divmod(ticks, 10**places)
+            return f"{sign}{to_digits(whole)}.{rest:0{places}d}"
+    return exact_ratio(value)

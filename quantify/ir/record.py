@@ -83,7 +83,7 @@ class Reading:
     group: str | None = None
     """The part that it is of (a label, `epsilon=1`, `region=north`); None: the whole."""
     risk: Fraction = Fraction(0)
-    """Probability, at most, that the true rate lies outside the interval; 0 exactly for proofs."""
+    """Probability, at most, that the true rate lies outside the interval; 0 for proofs."""
     draws: tuple[Draws, ...] = ()
     """Where the rate is a proportion of draws (or a weighted sum of such): from these the gate makes an interval of
     its own confidence. Empty: the interval stands as it is, with its risk."""
@@ -115,7 +115,9 @@ class Reading:
         _check(not metric.is_share or (self.lower >= 0 and self.upper <= 1), f"{self.metric} outside 0 to 1")
         _check(0 <= self.risk <= 1, f"a risk of {self.risk}")
         is_proof = self.guarantee >= Guarantee.BOUNDS
-        _check(is_proof == (self.risk == 0) or self.approximate, f"{self.guarantee} with a risk of {self.risk}")
+        may_be_sure = self.guarantee >= Guarantee.PROB_EXACT or self.approximate
+        _check(not (is_proof and self.risk), f"{self.guarantee} with a risk of {self.risk}")
+        _check(may_be_sure or self.risk > 0, f"{self.guarantee} with a risk of {self.risk}")
         _check(not (self.draws and is_proof), f"{self.guarantee} by draws")
         _check(self.guarantee is not Guarantee.EXACT or self.lower == self.upper, "exact, but lower < upper")
         _check(self.support is None or self.support >= 0, f"a support of {self.support}")

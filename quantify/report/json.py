@@ -11,9 +11,8 @@ from math import fsum
 from typing import Any
 
 from quantify.ir.count import Count
-from quantify.ir.digits import to_digits
+from quantify.ir.digits import exact_ratio, to_digits
 from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Rate, Witness
-from quantify.report.numbers import exact_ratio
 
 SCHEMA = "quantify/1"
 CONFUSION = ("tp", "fp", "tn", "fn")

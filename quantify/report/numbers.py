@@ -40,12 +40,6 @@ def compact(number: int) -> str:
     return f"{_groups(digits[: (len(digits) % 3 or 3) + 6])}…{digits[-3:]}"
 
 
-def exact_ratio(value: Fraction | int) -> str:
-    """p/q in lowest terms, the denominator always written."""
-    value = Fraction(value)
-    return f"{to_digits(value.numerator)}/{to_digits(value.denominator)}"
-
-
 def scientific(value: Fraction | int, digits: int = 4, direction: Direction = "nearest") -> str:
     """`d.ddd × 10^e` with `digits` significant digits; 0 is "0". Any magnitude, no floats on the way."""
     value = Fraction(value)
@@ -109,19 +103,6 @@ def percent_range(lower: Fraction, upper: Fraction, all_but: int | None = None) 
     if lower == upper:
         return percent(lower, all_but=all_but)
     return f"{percent(lower, 'down')} to {percent(upper, 'up')}"
-
-
-def plain(value: Fraction) -> str:
-    """A short decimal (0.5, 3), or p/q when no decimal of twelve places is exact."""
-    if value.denominator == 1:
-        return to_digits(value.numerator)
-    for places in range(1, 13):
-        scaled = value * 10**places
-        if scaled.denominator == 1:
-            sign, ticks = ("-" if scaled < 0 else ""), abs(scaled.numerator)
-            whole, rest = divmod(ticks, 10**places)
-            return f"{sign}{to_digits(whole)}.{rest:0{places}d}"
-    return exact_ratio(value)
 
 
 def duration(seconds: float) -> str:

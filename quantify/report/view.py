@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Literal
 
 from quantify.ir.count import Count, Guarantee
+from quantify.ir.digits import plain
 from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Rate, Witness
-from quantify.report.numbers import compact, duration, grouped, percent, percent_range, plain, scientific
+from quantify.report.numbers import compact, duration, grouped, percent, percent_range, scientific
 
 Style = Literal["text", "number", "status"]
 SMALL = 10**6

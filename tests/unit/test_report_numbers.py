@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from quantify.ir.digits import from_digits, to_digits
-from quantify.report.numbers import compact, duration, exact_ratio, grouped, percent, percent_range, plain, scientific
+from quantify.ir.digits import exact_ratio, from_digits, from_ratio, plain, to_digits
+from quantify.report.numbers import compact, duration, grouped, percent, percent_range, scientific
 
 
 def test_integers_are_grouped_or_cut_in_the_middle() -> None:
@@ -36,6 +36,7 @@ def test_a_hundred_thousand_digits_do_not_crash() -> None:
     assert scientific(Fraction(1, number)) == "3.333 × 10^-100001"
     assert percent(Fraction(number - 1, number), all_but=1) == "99.99…% (all but 1)"
     assert exact_ratio(Fraction(1, number)) == "1/3" + "0" * 99_999 + "7"
+    assert from_ratio(exact_ratio(Fraction(-7, number))) == Fraction(-7, number)
 
 
 def test_digits_of_any_length_go_there_and_back() -> None:
