@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quantify import discretise, properties, readers
 from quantify import engines as engine_room
-from quantify.engines.choice import choose_engine, refusal
-from quantify.errors import ContradictionError, InputError, MissingToolError, UndecidedError
-from quantify.evidence import bundle, crosscheck, rates
+from quantify.engines import choice
+from quantify.engines.choice import choose_engine
+from quantify.errors import InputError, MissingToolError, UndecidedError
+from quantify.evidence import cases as case_evidence
+from quantify.evidence import second_ways, subject
 from quantify.evidence.totals import region_total
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Witness
-from quantify.ir.model import Tree
-from quantify.ir.network import LinearLayer, Network
 from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
 from quantify.resources import Limits, Progress, Stop
 from quantify.tools.process import stopped_by
@@ -32,15 +30,8 @@ from quantify.tools.process import stopped_by
 if TYPE_CHECKING:
     from quantify.cnf.engine import CnfEngine
 
-# A query whose inputs are the failures: for these the answer shows an input, replayed through the model.
-FAILURES = {"violated", "fragile", "fp", "fn"}
 TOLD_TOO = {"gap", "overlap"}
 """Queries of learnability that become checks instead of counts."""
-WITNESS_SECONDS = 5.0
-"""What the search for an input may take when it is not proven that there is one."""
-CROSS_CHECK_SAMPLES = 200_000
-CROSS_CHECK_SECONDS = 120.0
-"""What the second ways of one case may take when the user set no time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +115,7 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
     interrupted = False
     for number, (case, grid_case) in enumerate(zip(problem.cases, grid.cases, strict=True)):
         progress.update("counting", number, len(problem.cases))
-        evidence: CaseEvidence = unfinished(problem, grid, case, grid_case)
+        evidence: CaseEvidence = case_evidence.unfinished(problem, grid, case, grid_case)
         case_checks: tuple[Check, ...] = ()
         if not (interrupted or options.limits.stopped()):
             try:
@@ -143,23 +134,11 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
         checks.append(Check("interrupted", "warning", "stopped by the user; unfinished counts are bounds"))
     decided = all(_is_decided(c, case.total, chosen, options) for case in cases for c in case.counts.values())
     return Evidence(
-        model={**_describe_model(problem), **_arithmetic(grid)},
-        property={
-            "name": problem.name,
-            "kind": problem.kind,
-            "sha256": problem.property_sha256,
-            "path": problem.property_path,
-            "positive": problem.positive,
-            "norm": problem.norm,
-        },
-        domain={
-            "size": problem.domain.size,
-            "measure": problem.measure.kind,
-            "source": problem.measure.source,
-            "features": len(problem.domain.features),
-        },
+        model=subject.of_model(problem, grid),
+        property=subject.of_property(problem),
+        domain=subject.of_domain(problem),
         cases=tuple(cases),
-        checks=_merge_checks(checks),
+        checks=case_evidence.merge_checks(checks),
         scale=math.prod(problem.measure.totals(problem.domain.sizes)) if problem.measure.kind == "product" else 1,
         complete=decided and not interrupted,
         seconds=time.monotonic() - started,
@@ -198,14 +177,6 @@ def unknown_engine(name: str, known: Mapping[str, object]) -> InputError:
     )
 
 
-def unfinished(problem: Problem, grid: GridProblem, case: Case, grid_case: GridCase) -> CaseEvidence:
-    """What is known of a case that was never counted: each query lies between 0 and the whole region."""
-    total = region_total(grid, grid_case.region)
-    digest = grid.digest(grid_case)
-    counts = {q.name: Count(0, total, Guarantee.BOUNDS, "none", 0.0, digest) for q in grid_case.queries if q.reported}
-    return _case_evidence(problem, case, counts, total, (), "not counted")
-
-
 def _count_case(
     prepared: Prepared,
     case: Case,
@@ -218,15 +189,17 @@ def _count_case(
     engine, reason = choose_engine(grid, grid_case, known, options.engine)
     total = region_total(grid, grid_case.region)
     wanted = grid_case if options.cross_check else _needed(grid_case)
-    counts = _stamped(engine.count(grid, wanted, options.limits, progress), grid.digest(grid_case))
+    digest = grid.digest(grid_case)
+    counts = {n: replace(c, digest=digest) for n, c in engine.count(grid, wanted, options.limits, progress).items()}
     checks: list[Check] = []
     if options.cross_check:
         progress.update("cross-checking")
         checks.extend(_cross_check(prepared, case, grid_case, counts, engine, known, options, progress))
-    checks.extend(_what_counts_say(problem, counts))
-    witnesses = tuple(_witnesses(prepared, case, grid_case, counts, total, known, engine, options.limits))
+    checks.extend(case_evidence.what_counts_say(problem, counts))
+    found = engine_room.witness.search(grid, grid_case, counts, total, known, engine, options.limits, case.centre)
+    witnesses = tuple(_replayed(prepared, case, grid_case, query, positions) for query, positions in found)
     reported = {q.name: counts[q.name] for q in grid_case.queries if q.reported and q.name in counts}
-    return _case_evidence(problem, case, reported, total, witnesses, reason), tuple(checks)
+    return case_evidence.of_case(problem, case, reported, total, witnesses, reason), tuple(checks)
 
 
 def _needed(case: GridCase) -> GridCase:
@@ -235,42 +208,6 @@ def _needed(case: GridCase) -> GridCase:
     return replace(case, queries=keep)
 
 
-def _stamped(counts: Mapping[str, Count], digest: str) -> dict[str, Count]:
-    return {name: replace(c, digest=digest) for name, c in counts.items()}
-
-
-def _case_evidence(
-    problem: Problem, case: Case, counts: dict[str, Count], total: int, witnesses: tuple[Witness, ...], reason: str
-) -> CaseEvidence:
-    return CaseEvidence(
-        counts=counts,
-        total=total,
-        metrics=rates.metrics(problem.kind, counts, total),
-        witnesses=witnesses,
-        row=case.row,
-        label=case.label,
-        epsilon=case.epsilon,
-        engine_reason=reason,
-    )
-
-
-def _what_counts_say(problem: Problem, counts: Mapping[str, Count]) -> Iterator[Check]:
-    if (
-        problem.kind in ("safety", "classes")
-        and counts
-        and all(c.upper == 0 for name, c in counts.items() if name != "outside")
-    ):
-        yield Check("vacuous", "vacuous", "no input meets the assumption: the property says nothing")
-    for name in ("gap", "overlap"):
-        if name in counts and problem.kind == "learnability":
-            many = counts[name].upper
-            meaning = "no label's expression" if name == "gap" else "more than one label's expression"
-            yield Check(
-                name, "ok" if many == 0 else "measured", f"inputs that meet {meaning}: {crosscheck.text(counts[name])}"
-            )
-
-
-# --- cross-check ---------------------------------------------------------------------------------------------------
 def _cross_check(
     prepared: Prepared,
     case: Case,
@@ -282,188 +219,26 @@ def _cross_check(
     progress: Progress,
 ) -> list[Check]:
     problem, grid = prepared.problem, prepared.grid
-    total = region_total(grid, grid_case.region)
-    where = "" if case.row is None else f" (row {case.row}, ε={case.epsilon})"
-    budget = options.limits
-    if budget.deadline is None:
-        budget = replace(budget, deadline=time.monotonic() + CROSS_CHECK_SECONDS)
-    checks: list[Check] = []
-    second: dict[str, Count] = {}
-    try:
-        checks.append(crosscheck.partitions(counts, grid_case.partitions, total))
-        confirmed = False
-        refusal = None if first.name == "cnf" else known["cnf"].refuses(grid, grid_case)
-        if refusal is not None:
-            checks.append(Check("cross-check cnf", "skipped", refusal + where))
-        for engine in _second_ways(grid, grid_case, first, known, budget):
-            progress.update(f"cross-checking with {engine.name}")
-            try:
-                second = _stamped(engine.count(grid, grid_case, budget, progress), grid.digest(grid_case))
-            except UndecidedError as error:
-                checks.append(Check(f"cross-check {engine.name}", "skipped", error.message + where))
-                continue
-            check = crosscheck.agreement(counts, second, total)
-            confirmed = confirmed or check.status == "ok"
-            checks.append(check)
-            checks.append(crosscheck.partitions(second, grid_case.partitions, total))
-        second = engine_room.sample.SampleEngine(samples=CROSS_CHECK_SAMPLES).count(grid, grid_case, budget, progress)
-        checks.append(crosscheck.agreement(counts, second, total))
-    except ContradictionError as error:
-        folder = bundle.write_bundle(
-            options.bundle_directory,
-            grid,
-            grid_case,
-            counts,
-            second,
-            files=(Path(problem.model.path), Path(problem.property_path)),
-            reason=error.message,
-        )
-        raise ContradictionError(error.message + where, f"what is needed to reproduce it lies in {folder}") from error
-    if not confirmed:
-        checks.append(Check("cross-check", "failed", "no second exact way finished" + where))
-    return [replace(c, detail=c.detail + where) if where and where not in c.detail else c for c in checks]
-
-
-def _second_ways(
-    grid: GridProblem, case: GridCase, first: Engine, known: Mapping[str, Engine], limits: Limits
-) -> list[Engine]:
-    """The CBMC path and the cheapest other exact engine, except the one that counted first."""
-    remaining = limits.remaining() or 0.0
-    ways: list[Engine] = []
-    others = sorted(
-        (engine.estimate(grid, case).seconds, name)
-        for name, engine in known.items()
-        if name not in ("cnf", first.name)
-        and engine.guarantee is Guarantee.EXACT
-        and refusal(engine, grid, case) is None
+    limits = options.limits
+    if limits.deadline is None:
+        limits = replace(limits, deadline=time.monotonic() + second_ways.SECONDS)
+    ways = second_ways.SecondWays(
+        exact=choice.second_ways(grid, grid_case, first, known, limits.remaining() or 0.0),
+        sampling=engine_room.sample.SampleEngine(samples=second_ways.SAMPLES),
+        refusal=None if first.name == "cnf" else known["cnf"].refuses(grid, grid_case),
     )
-    if others and others[0][0] < remaining:
-        ways.append(known[others[0][1]])
-    if first.name != "cnf" and refusal(known["cnf"], grid, case) is None:
-        ways.append(known["cnf"])
-    return ways
-
-
-def _merge_checks(checks: list[Check]) -> tuple[Check, ...]:
-    """Checks in order of appearance; what went well in many cases is said once, with their number."""
-    groups: dict[tuple[str, str, str], list[Check]] = {}
-    for check in dict.fromkeys(checks):
-        apart = "" if check.status == "ok" and check.name != "note" else check.detail
-        groups.setdefault((check.name, check.status, apart), []).append(check)
-    return tuple(
-        first if not more else replace(first, detail=f"{first.detail}; likewise in {len(more)} more cases")
-        for first, *more in groups.values()
+    return second_ways.cross_check(
+        problem, grid, case, grid_case, counts, ways, limits, progress, options.bundle_directory
     )
-
-
-# --- witnesses -----------------------------------------------------------------------------------------------------
-def _witnesses(
-    prepared: Prepared,
-    case: Case,
-    grid_case: GridCase,
-    counts: Mapping[str, Count],
-    total: int,
-    known: Mapping[str, Engine],
-    first: Engine,
-    limits: Limits,
-) -> Iterator[Witness]:
-    for query in grid_case.queries:
-        if query.name.rpartition("/")[2] not in FAILURES:
-            continue
-        if query.name in counts and counts[query.name].upper == 0:
-            continue
-        if query.name == "fragile" and counts["robust"].lower == total:
-            continue
-        allowed = limits if _surely_exists(query, counts, total) else _shortened(limits)
-        positions = _find_witness(prepared.grid, grid_case, query, known, first, allowed)
-        if positions is not None:
-            if case.centre is not None:
-                positions = _nearer(prepared.grid, grid_case, query, positions, case.centre)
-            yield _replayed(prepared, case, grid_case, query, positions)
-
-
-def _surely_exists(query: GridQuery, counts: Mapping[str, Count], total: int) -> bool:
-    """Whether some input is proven to satisfy the query."""
-    if query.name in counts:
-        return counts[query.name].lower > 0 and counts[query.name].guarantee >= Guarantee.BOUNDS
-    robust = counts.get("robust")
-    return robust is not None and robust.upper < total and robust.guarantee >= Guarantee.BOUNDS
-
-
-def _shortened(limits: Limits) -> Limits:
-    """The limits of a search that may have nothing to find."""
-    soon = time.monotonic() + WITNESS_SECONDS
-    return replace(limits, deadline=soon if limits.deadline is None else min(soon, limits.deadline))
-
-
-def _find_witness(
-    grid: GridProblem, case: GridCase, query: GridQuery, known: Mapping[str, Engine], first: Engine, limits: Limits
-) -> tuple[int, ...] | None:
-    others = (known.get(name) for name in ("boxes", "branch") if name != first.name)
-    for engine in (first, *others):
-        if engine is not None and refusal(engine, grid, case) is None:
-            with contextlib.suppress(UndecidedError):
-                found = engine.witness(grid, case, query, limits)
-                if found is not None:
-                    return found
-    return None
-
-
-def _nearer(
-    grid: GridProblem, case: GridCase, query: GridQuery, positions: tuple[int, ...], centre: tuple[int, ...]
-) -> tuple[int, ...]:
-    """A witness that differs from the centre in few features: the others are put back, halves first, while it holds."""
-    point, goal = np.array(positions, dtype=np.int64), np.array(centre, dtype=np.int64)
-
-    def holds(trial: NDArray[np.int64]) -> bool:
-        return bool(engine_room.evaluate.truths(grid, case, query, trial[np.newaxis])[0])
-
-    # A false witness is left as it is, for the replay to find.
-    parts = [np.flatnonzero(point != goal)] if holds(point) else []
-    while parts:
-        part = parts.pop()
-        trial = point.copy()
-        trial[part] = goal[part]
-        if holds(trial):
-            point = trial
-        elif len(part) > 1:
-            half = len(part) // 2
-            parts += [part[half:], part[:half]]
-    return tuple(point.tolist())
 
 
 def _replayed(
     prepared: Prepared, case: Case, grid_case: GridCase, query: GridQuery, positions: tuple[int, ...]
 ) -> Witness:
-    """The witness after the original model was asked about it.
-
-    Raises:
-        ContradictionError: The model's answer, or the predicate, is not what the engine claimed.
-    """
-    problem, grid = prepared.problem, prepared.grid
-    point = np.array([positions], dtype=np.int64)
-    inputs = discretise.to_inputs(problem, point)
-    label = int(problem.model.predict(inputs)[0])
+    grid, point = prepared.grid, np.array([positions], dtype=np.int64)
     claimed = int(engine_room.evaluate.labels(grid, point)[0])
     holds = bool(engine_room.evaluate.truths(grid, grid_case, query, point)[0])
-    told = problem.model.classes[label]
-    if holds and label != claimed and discretise.may_differ(problem, grid, point):
-        told = f"{problem.model.classes[claimed]} (the model itself: {told})"
-    elif label != claimed or not holds:
-        raise ContradictionError(
-            f"a witness for {query.name} does not replay: {problem.domain.shown(positions)} "
-            f"gets {problem.model.classes[label]!r} from the model",
-            "this is a defect of quantify: please report it with the model and the property",
-        )
-    shown = problem.domain.shown(positions)
-    if case.centre is None:
-        return Witness(query.name, shown, told)
-    changed = {
-        feature.name: feature.shown(before)
-        for feature, before, after in zip(problem.domain, case.centre, positions, strict=True)
-        if before != after
-    }
-    return Witness(query.name, shown, told, changed)
+    return discretise.replay(prepared.problem, grid, case, query.name, positions, claimed, holds)
 
 
 # --- the other two commands that count or write ----------------------------------------------------------------------
@@ -548,37 +323,6 @@ def count_cnf(
 
 
 # --- small parts ---------------------------------------------------------------------------------------------------
-def _describe_model(problem: Problem) -> dict[str, object]:
-    model = problem.model
-    return {
-        "path": model.path,
-        "sha256": model.sha256,
-        "kind": model.kind,
-        "classes": list(model.classes),
-        "features": model.columns,
-        **_size(model.structure),
-        "library": model.library,
-    }
-
-
-def _size(structure: Tree | Network) -> dict[str, object]:
-    if isinstance(structure, Tree):
-        return {"leaves": structure.leaves}
-    weights = sum(len(layer.rows.columns) for layer in structure.layers if isinstance(layer, LinearLayer))
-    return {"layers": len(structure.layers), "weights": weights}
-
-
-def _arithmetic(grid: GridProblem) -> dict[str, object]:
-    """How a network was made integer; nothing for trees."""
-    network = grid.network
-    if network is None:
-        return {}
-    return {
-        "arithmetic": "exact" if network.exact else "quantised",
-        "bits": max((layer.bits for layer in network.layers), default=0),
-    }
-
-
 def _cnf_engine(options: Options) -> CnfEngine:
     from quantify.cnf.engine import CnfEngine
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from quantify.discretise.fidelity import check_fidelity
 from quantify.discretise.inputs import to_inputs
 from quantify.discretise.lowering import lower
-from quantify.discretise.network_fidelity import check_library, may_differ
+from quantify.discretise.network_fidelity import check_library
+from quantify.discretise.replay import replay
 
-__all__ = ["check_fidelity", "check_library", "lower", "may_differ", "to_inputs"]
+__all__ = ["check_fidelity", "check_library", "lower", "replay", "to_inputs"]

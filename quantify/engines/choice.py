@@ -51,6 +51,25 @@ def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine]
     )
 
 
+def second_ways(
+    grid: GridProblem, case: GridCase, first: Engine, known: Mapping[str, Engine], seconds: float
+) -> list[Engine]:
+    """The cheapest other exact engine, if it takes less than `seconds`, and the CBMC path; never the first engine."""
+    ways: list[Engine] = []
+    others = sorted(
+        (engine.estimate(grid, case).seconds, name)
+        for name, engine in known.items()
+        if name not in ("cnf", first.name)
+        and engine.guarantee is Guarantee.EXACT
+        and refusal(engine, grid, case) is None
+    )
+    if others and others[0][0] < seconds:
+        ways.append(known[others[0][1]])
+    if first.name != "cnf" and refusal(known["cnf"], grid, case) is None:
+        ways.append(known["cnf"])
+    return ways
+
+
 def _cheapest(offers: list[tuple[float, str, str]], known: Mapping[str, Engine]) -> tuple[Engine, str]:
     seconds, name, reason = min(offers, key=_preference)
     others = ", ".join(f"{n} ~{s:.2g} s" for s, n, _ in sorted(offers) if n != name)
