@@ -92,20 +92,19 @@ def _answer_in(resolver: Resolver, answer: Label | Rank, classes: Iterable[int])
     found = sorted(classes)
     if isinstance(answer, Label) or (answer.which == "highest") == (scope.decision == "argmax"):
         return terms.label_in(found, len(scope.classes))
-    if len(found) == scope.scores:
-        return terms.TRUE
-    return terms.any_of(_extreme_is(answer, index, scope.scores) for index in found)
+    others = [index for index in range(scope.scores) if index not in found]
+    return terms.any_of(terms.all_of(_beats(answer, own, other) for other in others) for own in found)
 
 
-def _extreme_is(answer: Rank, index: int, scores: int) -> BoolExpr:
-    """Score `index` is the extreme one: strictly beyond those before it, at least equal to those after it."""
-    strict: CompareOp = "<" if answer.which == "lowest" else ">"
-    own = ScoreValue(index)
-    return terms.all_of(
-        terms.compare(strict if other < index else cast(CompareOp, strict + "="), own, ScoreValue(other))
-        for other in range(scores)
-        if other != index
-    )
+def _beats(answer: Rank, own: int, other: int) -> BoolExpr:
+    """Score `own` goes before score `other`, the lower index at ties.
+
+    This order is total: an extreme is among some classes just when one of them goes before all the others. Comparisons
+    among those classes themselves would only be more to decide.
+    """
+    beyond: CompareOp = "<" if answer.which == "lowest" else ">"
+    op = cast(CompareOp, beyond + "=") if own < other else beyond
+    return terms.compare(op, ScoreValue(own), ScoreValue(other))
 
 
 def _same_class(resolver: Resolver, left: Label | Rank, right: Label | Rank) -> BoolExpr:

@@ -131,6 +131,29 @@ def by_hand(claim: str, values: list[Fraction], scores: list[Fraction], label: i
     return bool(found)
 
 
+@pytest.mark.parametrize("decision", ["argmax", "argmin"])
+def test_extremes_among_several_classes_go_to_the_first_at_ties(tmp_path: Path, decision: str) -> None:
+    """The scores are the inputs themselves, so that every order of them and every tie occurs."""
+    identity = Network(
+        3, (LinearLayer(Rows.dense(np.eye(3, dtype=np.float32)), np.zeros(3, np.float32)),), 3, "float32"
+    )
+    of = replace(model(), columns=3, structure=identity)
+    names = ("low", "mid", "top")
+    domain = "domain: {default: {type: int, min: 0, max: 2}, features: [{name: 'x{i}', count: 3}]}\n"
+    sets = [chosen for size in (1, 2, 3) for chosen in itertools.combinations(range(3), size)]
+    for word, chosen in itertools.product(("lowest", "highest"), sets):
+        written = ", ".join(f"'{names[index]}'" for index in chosen)
+        for operator in ("in", "not in"):
+            claim = f"{word} {operator} ({written},)"
+            text = f'property: safety\n{domain}{LABELS}decision: {decision}\nassert: "{claim}"\n'
+            query = bound(tmp_path, text, of).cases[0].queries[0]
+            for scores in itertools.product(range(3), repeat=3):
+                wanted = scores.index(min(scores) if word == "lowest" else max(scores)) in chosen
+                label = scores.index(max(scores) if decision == "argmax" else min(scores))
+                values = [Fraction(score) for score in scores]
+                assert truth(query.expression, values, scores, label, values) is (wanted == (operator == "in"))
+
+
 def test_the_extreme_that_decides_is_the_label_itself(tmp_path: Path) -> None:
     for decision, word in (("argmax", "highest"), ("argmin", "lowest")):
         problem = bound(tmp_path, safety(f"{word} == 'mid'", LABELS + f"decision: {decision}\n"))
