@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from quantify.cli import output
 from quantify.cli.options import FILE, UNIT, counter_options, limit_options, limits_from, output_options
+
+if TYPE_CHECKING:
+    from quantify import pipeline
 
 
 @click.command("count")
@@ -40,6 +46,19 @@ from quantify.cli.options import FILE, UNIT, counter_options, limit_options, lim
     help="Stop a count by bounds once at most this share of the region is open.",
 )
 @click.option(
+    "--checkpoint",
+    type=FILE,
+    metavar="DIR",
+    help="Keep unfinished work of branch in DIR; the same command goes on from there.",
+)
+@click.option(
+    "--boxes",
+    "boxes_file",
+    type=FILE,
+    metavar="FILE",
+    help="Count by branch, and write the failing inputs as boxes: JSON, or CSV by the name (- for stdout).",
+)
+@click.option(
     "--samples",
     type=click.IntRange(1),
     default=1_000_000,
@@ -59,6 +78,7 @@ from quantify.cli.options import FILE, UNIT, counter_options, limit_options, lim
 @limit_options
 @output_options
 @click.option("--html", "html_file", metavar="FILE", type=FILE, help="Write a self-contained page.")
+@click.option("--record", "recorded", is_flag=True, help="Keep the answer as evidence for `quantify gate`.")
 @click.option(
     "--trust-pickle",
     is_flag=True,
@@ -71,6 +91,8 @@ def command(
     counter: str,
     cross_check: bool,
     gap: Fraction | None,
+    checkpoint: Path | None,
+    boxes_file: Path | None,
     samples: int,
     confidence: Fraction,
     epsilon: Fraction,
@@ -82,6 +104,7 @@ def command(
     json_file: Path | None,
     quiet: bool,
     html_file: Path | None,
+    recorded: bool,
     trust_pickle: bool,
 ) -> int:
     """Count the inputs of MODEL that satisfy a property.
@@ -91,10 +114,20 @@ def command(
     Ctrl-C stops the count and reports the bounds known so far.
     """
     limits = limits_from(timeout, memory, seed, jobs)
-    output.check_writable(json_file, html_file)
+    output.check_writable(json_file, html_file, boxes_file)
+    if str(json_file) == str(boxes_file) == "-":
+        raise click.UsageError("--json and --boxes cannot both go to stdout")
     from quantify import pipeline
     from quantify.report import json as report_json
 
+    if recorded:
+        from quantify import properties
+        from quantify.cli import recording
+        from quantify.evidence import readings
+
+        recording.check_store()
+        # Before the count: what is hashed is then no newer than what was read.
+        data = recording.data_refs(properties.data_files(properties.load(property_file)))
     options = pipeline.Options(
         engine=engine,
         counter=counter,
@@ -106,10 +139,11 @@ def command(
         epsilon=epsilon,
         delta=delta,
         gap=gap,
+        checkpoint=checkpoint,
     )
-    with output.progress(quiet) as shown, output.stoppable(limits):
-        evidence = pipeline.count(model, property_file, options, shown)
-    if not quiet and str(json_file) != "-":
+    with output.progress(quiet) as shown, output.stoppable(limits), _boxes(boxes_file) as keep:
+        evidence = pipeline.count(model, property_file, options, shown, keep)
+    if not quiet and "-" not in (str(json_file), str(boxes_file)):
         from quantify.report import terminal
 
         click.echo(terminal.to_text(evidence), nl=False)
@@ -119,4 +153,26 @@ def command(
         from quantify.report import html
 
         output.write_text(html_file, html.render(evidence))
+    if recorded:
+        recording.record(readings.to_record(evidence, report_json.to_dict(evidence), data), quiet)
     return pipeline.exit_code(evidence)
+
+
+@contextlib.contextmanager
+def _boxes(path: Path | None) -> Iterator[pipeline.Keep | None]:
+    """What `pipeline.count` shall do with split trees: write their boxes to `path`, which is there after the block."""
+    if path is None:
+        yield None
+        return
+    from quantify import pipeline
+    from quantify.report.boxes import CsvBoxes, JsonBoxes
+
+    with output.opened(path) as file:
+        writer = CsvBoxes(file) if path.suffix == ".csv" else JsonBoxes(file)
+
+        def keep(prepared: pipeline.Prepared, split: pipeline.Split) -> None:
+            counts = {name: split.counts[name] for name in split.names}
+            writer.case(prepared.problem, split.case, pipeline.split_boxes(prepared, split), counts)
+
+        yield keep
+        writer.end()

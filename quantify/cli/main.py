@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "Compare several models on one property.",
     "emit": "Write the C program or the CNF formula of a property.",
     "cnf": "Count the models of a DIMACS file, projected.",
+    "evidence": "List, show, export and verify what was recorded.",
     "doctor": "Show every tool, where it is, and whether it counts correctly.",
     "init": "Copy a worked example into a new folder.",
     "completion": "Print the shell completion script.",

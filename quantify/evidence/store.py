@@ -97,31 +97,28 @@ class Store:
         assert self._connection is not None
         self._connection.execute("PRAGMA synchronous = EXTRA")
         # Asking makes SQLite undo what a killed writer left half done.
-        identity = self._pragma("application_id"), self._pragma("user_version")
-        if identity == (APPLICATION, LAYOUT):
+        if self._identity() == (APPLICATION, LAYOUT):
             return
-        if identity == (0, 0) and not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-            if create:
-                self._create()
-            else:  # a writer was killed before its first record
-                self._connection.close()
-                self._connection = None
-            return
-        if identity[0] == APPLICATION:
-            raise InputError(
-                f"{self.path} was written by a later version of quantify (layout {identity[1]}, not {LAYOUT})",
-                "upgrade quantify, or give another store",
-            )
-        raise _foreign(self.path)
+        if create:
+            with self._transaction() as connection:
+                # Within the transaction: another process may have made it meanwhile.
+                identity = self._identity()
+                if identity == (APPLICATION, LAYOUT):
+                    return
+                if self.path.stat().st_size:
+                    raise _refusal(self.path, identity)
+                for statement in TABLES:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        elif self.path.stat().st_size == 0:  # a writer was killed before its first record
+            self.close()
+            self._connection = None
+        elif (identity := self._identity()) != (APPLICATION, LAYOUT):
+            raise _refusal(self.path, identity)
 
-    def _create(self) -> None:
-        with self._transaction() as connection:
-            if connection.execute("PRAGMA user_version").fetchone() == (LAYOUT,):
-                return  # another process was faster
-            for statement in TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+    def _identity(self) -> tuple[int, int]:
+        return self._pragma("application_id"), self._pragma("user_version")
 
     def _pragma(self, name: str) -> int:
         assert self._connection is not None
@@ -202,7 +199,7 @@ class Store:
             InvalidEvidenceError: It is damaged.
         """
         if prefix == "latest" or prefix.startswith("latest~"):
-            back = prefix.removeprefix("latest").removeprefix("~") or "0"
+            back = "0" if prefix == "latest" else prefix.removeprefix("latest~")
             if not back.isascii() or not back.isdigit():
                 raise InputError(f"{prefix!r} names no record", "write latest, latest~1, latest~2, …")
             return self.latest(None, int(back))
@@ -293,6 +290,15 @@ def _damages(name: str, kind: str, content: str, created: str | None) -> Iterato
         return
     if record.kind != kind or records.canonical(record) != content:
         yield "it is filed as something that it is not"
+
+
+def _refusal(path: Path, identity: tuple[int, int]) -> InputError:
+    if identity[0] != APPLICATION:
+        return _foreign(path)
+    return InputError(
+        f"{path} was written by a later version of quantify (layout {identity[1]}, not {LAYOUT})",
+        "upgrade quantify, or give another store",
+    )
 
 
 def _foreign(path: Path) -> InputError:

@@ -39,12 +39,12 @@ def to_text(evidence: Evidence, width: int | None = None, colour: bool | None = 
         width: Columns; the terminal's by default (100 where there is none).
         colour: Whether to write ANSI colours; by default when stdout is a terminal and NO_COLOR is not set.
     """
-    return _captured(view.of_evidence(evidence), width, colour)
+    return view_to_text(view.of_evidence(evidence), width, colour)
 
 
 def cnf_to_text(evidence: CnfEvidence, width: int | None = None, colour: bool | None = None) -> str:
     """The report of `quantify cnf`; arguments as of `to_text`."""
-    return _captured(view.of_cnf(evidence), width, colour)
+    return view_to_text(view.of_cnf(evidence), width, colour)
 
 
 def render(evidence: Evidence, console: Console) -> None:
@@ -52,7 +52,8 @@ def render(evidence: Evidence, console: Console) -> None:
     _print(view.of_evidence(evidence), console)
 
 
-def _captured(report: View, width: int | None, colour: bool | None) -> str:
+def view_to_text(report: View, width: int | None = None, colour: bool | None = None) -> str:
+    """Any report in words and tables; arguments as of `to_text`."""
     from rich.console import Console
 
     if colour is None:

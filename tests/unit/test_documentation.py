@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from property_files import hand_model
@@ -29,10 +30,13 @@ BLOCKS = [
 
 
 def options_of(*command: str) -> set[str]:
-    """The long options in the help of a command."""
+    """The long options in the help of a command, with those of its subcommands."""
     shown = CliRunner().invoke(cli, [*command, "--help"])
     assert shown.exit_code == 0
-    return set(re.findall(r"(?<![\w-])--[a-z-]+", shown.output))
+    here = cli.get_command(click.Context(cli), command[0]) if len(command) == 1 else None
+    below = here.commands if isinstance(here, click.Group) else ()
+    found = set(re.findall(r"(?<![\w-])--[a-z-]+", shown.output))
+    return found.union(*(options_of(*command, name) for name in below))
 
 
 def test_the_readme_names_every_command_and_no_other() -> None:
