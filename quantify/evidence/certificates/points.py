@@ -1,0 +1,75 @@
+"""Points go in, their exact scores come out: by plain sums in 64-bit words where nothing can reach 2^62."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from quantify.evidence.certificates.forms import Layered
+from quantify.ir import network_eval
+from quantify.ir.network import IntLayer, IntNetwork
+from quantify.ir.problem import Box
+
+WORD = 62
+
+
+class Evaluator:
+    """The scores and labels of points of a region."""
+
+    def __init__(self, network: IntNetwork, layered: Layered, region: Box) -> None:
+        self._network, self._layered, self._region = network, layered, region
+        self._layers = [*layered.hidden, (layered.scores, None)]
+        self._fits = self._proven()
+        if self._fits:
+            self._words = [(r.matrix.astype(np.int64), r.constant.astype(np.int64)[:, None]) for r, _ in self._layers]
+
+    def _proven(self) -> bool:
+        """Whether every partial sum over the region stays below 2^62, in any order."""
+        reach = [max(abs(self._region.low[k]), self._region.high[k] - 1) for k in self._layered.varying]
+        for rows, layer in self._layers:
+            reach = [
+                abs(b) + sum(abs(w) * most for w, most in zip(row, reach, strict=True))
+                for row, b in zip(rows.matrix.tolist(), rows.constant.tolist(), strict=True)
+            ]
+            if layer is not None:
+                steep = max(layer.positive, layer.negative, 1) if layer.activation == "leaky" else 1
+                least = max(1, abs(layer.low), abs(layer.high), layer.cap or 0)
+                reach = [max(least, most * steep) for most in reach]
+            if max(reach, default=0).bit_length() > WORD:
+                return False
+        return True
+
+    def scores(self, at: Any) -> Any:
+        """(N × labels) of positions of the varying inputs (d × N int64): int64 or object."""
+        if not self._fits:
+            return network_eval.scores(self._network, self._whole(at))
+        values = at
+        for (matrix, constant), (_, layer) in zip(self._words, self._layers, strict=True):
+            values = matrix @ values + constant
+            if layer is not None:
+                values = _activated(layer, values)
+        return values.T
+
+    def labels(self, at: Any) -> Any:
+        """(N) lowest index of the largest score."""
+        if not self._fits:
+            return network_eval.labels(self._network, self._whole(at))
+        return self.scores(at).argmax(axis=1)
+
+    def _whole(self, at: Any) -> Any:
+        whole = np.tile(np.array(self._region.low, np.int64), (at.shape[1], 1))
+        whole[:, list(self._layered.varying)] = at.T
+        return whole
+
+
+def _activated(layer: IntLayer, z: Any) -> Any:
+    if layer.activation == "relu":
+        return np.maximum(z, 0) if layer.cap is None else np.clip(z, 0, layer.cap)
+    if layer.activation == "leaky":
+        return z * np.where(z >= 0, layer.positive, layer.negative)
+    if layer.activation == "sign":
+        return np.where(z == 0, layer.at_zero, np.sign(z))
+    if layer.activation == "floor_shift":
+        return np.clip(z >> min(layer.shift, 63), layer.low, layer.high)
+    return z

@@ -1,0 +1,557 @@
+"""Certificates of `branch`: they verify, their counts are those of enumeration, and nothing false is verified."""
+
+import gzip
+import hashlib
+import itertools
+import json
+import math
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from random_networks import (
+    int_layer,
+    network_problem,
+    plain_count,
+    plain_label,
+    plain_scores,
+    plain_truth,
+    random_network,
+    random_score_predicate,
+)
+
+from quantify.engines.branch import BranchEngine
+from quantify.engines.branch_plan import Tuning
+from quantify.engines.branch_record import leaves as engine_leaves
+from quantify.errors import InputError, UndecidedError
+from quantify.evidence.certificates import forms, lattice, points, tree, truths
+from quantify.evidence.certificates.check import RefutedError, check
+from quantify.evidence.certificates.file import CaseHead, Head, Reader, Writer, case_line, head_line
+from quantify.evidence.certificates.verify import verify
+from quantify.ir.network import IntNetwork
+from quantify.ir.predicate import HasLabel, Score, Sign
+from quantify.ir.problem import Box, GridQuery
+from quantify.resources import Limits, Progress
+
+ENGINES = (
+    BranchEngine(),
+    BranchEngine(tuning=Tuning(leaf_points=1, loop_work=1e9, credit_points=math.inf)),  # half-spaces of any size
+    BranchEngine(tuning=Tuning(leaf_points=4, closed_form=False)),
+)
+HEAD = Head("0" * 64, "model.onnx", "1" * 64, "p.yaml", "property: safety\n")
+
+
+def recorded(problem, engine=ENGINES[0]):
+    """The tree that an engine writes, and its counts."""
+    outcome = engine.run(problem, problem.cases[0], Limits(), Progress(), record=True)
+    stream = b"\x41" if outcome.record is None else outcome.record.stream
+    return stream, {name: (count.lower, count.upper) for name, count in outcome.counts.items()}
+
+
+def proven(problem, stream, piece=1000):
+    blocks = [stream[i : i + piece] for i in range(0, len(stream), piece)]
+    return check(problem, problem.cases[0], blocks, len(stream), Limits(), Progress())
+
+
+def relu_problem(seed, sizes, hidden=None):
+    rng = random.Random(seed)
+    widths = hidden or [rng.randint(1, 10) for _ in range(rng.randint(0, 4))]
+    network = random_network(rng, len(sizes), rng.randint(2, 6), widths, ("relu",), rng.choice((2, 9, 127)), 300)
+    return network_problem(network, sizes)
+
+
+def any_problem(seed):
+    rng = random.Random(seed)
+    sizes = ((16, 16), (7, 1, 9), (3, 4, 2, 5))[seed % 3]
+    labels = rng.randint(1, 5)
+    network = random_network(rng, len(sizes), labels, [rng.randint(1, 7) for _ in range(rng.randint(0, 4))])
+    queries = [GridQuery(f"q{k}", random_score_predicate(rng, sizes, labels, 2)) for k in range(3)]
+    low = tuple(rng.randrange(size) for size in sizes)
+    part = Box(low, tuple(rng.randint(a + 1, size) for a, size in zip(low, sizes, strict=True)))
+    return network_problem(network, sizes, queries if seed % 3 else (), part if seed % 4 == 3 else None)
+
+
+def exactly(counts):
+    return {name: (count, count) for name, count in counts.items()}
+
+
+@pytest.fixture
+def in_whole_numbers(monkeypatch):
+    """No leaf is proven in words."""
+    monkeypatch.setattr(forms, "FEWEST", 1000)
+
+
+# --- what the engine writes verifies -------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(60))
+def test_relu_networks_at_16_levels_are_certified(seed):
+    problem = relu_problem(seed, ((16, 16), (16, 16, 16), (16, 16, 16, 16))[seed % 3])
+    grid = np.stack([g.ravel() for g in np.meshgrid(*map(np.arange, problem.sizes), indexing="ij")], axis=1)
+    for layer in problem.network.layers:
+        grid = grid @ layer.rows.to_dense().T + layer.bias
+        grid = np.maximum(grid, 0) if layer.activation == "relu" else grid
+    expected = exactly({str(k): int((grid.argmax(axis=1) == k).sum()) for k in range(problem.labels)})
+    for engine in ENGINES[: 1 + (seed % 3 < 2)]:
+        stream, counts = recorded(problem, engine)
+        assert counts == expected
+        assert proven(problem, stream).counts == expected
+
+
+@pytest.mark.parametrize("seed", range(45))
+def test_every_activation_and_predicate_is_certified(seed):
+    problem = any_problem(seed)
+    expected = exactly(plain_count(problem, problem.cases[0]))
+    for engine in ENGINES:
+        stream, counts = recorded(problem, engine)
+        assert counts == expected
+        assert proven(problem, stream, 1 + seed * 7).counts == expected
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_whole_numbers_prove_what_words_prove(seed, in_whole_numbers):
+    problem = any_problem(seed)
+    stream, counts = recorded(problem, ENGINES[seed % 3])
+    found = proven(problem, stream)
+    assert found.counts == counts
+    if len(problem.network.layers) > 1:  # else there may be nothing to sum
+        assert found.exact == found.leaves["decided"] + found.leaves["half-space"]
+
+
+@pytest.mark.parametrize("bits", [24, 40, 60])
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_of_any_size_are_certified(seed, bits):
+    rng = random.Random(seed)
+    kinds = ("relu", "leaky", "capped", "sign", "floor_shift")
+    network = random_network(rng, 3, 3, [4, 4, 3, 3, 3][: 2 + seed], kinds[: 2 + seed], 1 << bits, 1 << (bits + 4))
+    problem = network_problem(network, (6, 7, 5))
+    for engine in ENGINES:
+        stream, counts = recorded(problem, engine)
+        assert proven(problem, stream).counts == counts == exactly(plain_count(problem, problem.cases[0]))
+
+
+def test_near_ties_need_whole_numbers():
+    big = 1 << 70
+    first = int_layer([[big, 0], [big, 1]], [0, 0], "relu")
+    last = int_layer([[-1, 1], [0, 0], [0, 0]], [0, 1, 1])
+    problem = network_problem(IntNetwork(2, (first, last), 3), (9, 9))
+    # Score 0 is the second input, after numbers of 74 bits cancel: 0 wins from 1 on, ties included.
+    stream = b"\x01\x01" + b"\x40\x01\xff\x01\x00" + b"\x40\xff\x00\x00\x00"
+    found = proven(problem, stream)
+    assert found.counts == exactly({"0": 72, "1": 9, "2": 0})
+    assert found.exact == 2
+
+
+def test_workers_agree_and_time_is_up():
+    problem = relu_problem(1, (16, 16, 16), [9, 9])
+    stream, counts = recorded(problem, ENGINES[2])
+    blocks = [stream[i : i + 64] for i in range(0, len(stream), 64)]
+    assert check(problem, problem.cases[0], blocks, len(stream), Limits(jobs=3), Progress()).counts == counts
+    with pytest.raises(UndecidedError, match="time was up"):
+        check(problem, problem.cases[0], blocks, len(stream), Limits.starting_now(0.0), Progress())
+
+
+# --- the arithmetic of the checker ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(60))
+def test_forms_contain_every_value_whatever_the_slopes(seed):
+    rng = random.Random(seed)
+    dims, bits = rng.randint(1, 3), rng.choice((4, 4, 20, 50))
+    kinds = ("relu", "capped", "leaky", "sign", "floor_shift", "none")
+    network = random_network(rng, dims, 2, [rng.randint(1, 4) for _ in range(rng.randint(1, 3))], kinds, 1 << bits, 40)
+    low = [rng.randrange(20) for _ in range(dims)]
+    high = [a + rng.randint(1, 4) for a in low]
+    net = forms.layered(network, Box(tuple(low), tuple(high)))
+    varying = list(net.varying)
+    box = [np.array([[ends[k]] for k in varying], np.int64).reshape(-1, 1) for ends in (low, high)]
+    chord = np.array([[rng.choice((-1, 0, rng.randint(0, 65536), 65536))] for _ in range(net.places)]).reshape(-1, 1)
+    line = np.array([[rng.randint(0, 1)] for _ in range(net.places)]).reshape(-1, 1)
+    for narrow in (True, False):
+        try:
+            last, _ = forms.hidden(net, *box, chord, line, narrow)
+        except forms.TooWideError:
+            assert narrow
+            continue
+        rows = forms.sums(net.scores, last, narrow)
+        least, most = forms.signs(rows)
+        unit = Fraction(2) ** rows.exponent
+        for point in itertools.product(*(range(a, b) for a, b in zip(low, high, strict=True))):
+            t = [
+                Fraction(2 * point[k] - low[k] - high[k] + 1, max(1, high[k] - 1 - low[k])) for k in varying
+            ]  # fmt: skip
+            scores = plain_scores(network, point)
+            for i, score in enumerate(scores):
+                below, above = (
+                    unit * sum(int(c) * x for c, x in zip(side[i, :, 0], [1, *t], strict=True))
+                    for side in (rows.below, rows.above)
+                )
+                assert below <= score <= above
+                assert least[i, 0] <= (score > 0) - (score < 0) <= most[i, 0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_half_spaces_are_counted_point_by_point(seed):
+    rng = random.Random(seed)
+    dims = rng.randint(0, 4)
+    wide = 1 << rng.choice((0, 0, 65))
+    slopes = [rng.randint(-9, 9) * wide if rng.random() < 0.8 else 0 for _ in range(dims)]
+    low = np.array([[rng.randrange(5) for _ in range(6)] for _ in range(dims)], np.int64).reshape(dims, 6)
+    high = low + np.array([[rng.randint(1, 7) for _ in range(6)] for _ in range(dims)], np.int64).reshape(dims, 6)
+    constant = rng.randint(-60, 60) * wide
+    expected = [
+        sum(
+            sum(s * x for s, x in zip(slopes, point, strict=True)) + constant >= 0
+            for point in itertools.product(*(range(a, b) for a, b in zip(low[:, n], high[:, n], strict=True)))
+        )
+        for n in range(6)
+    ]
+    assert lattice.count(slopes, constant, low, high) == expected
+
+
+def test_large_half_spaces_have_a_closed_form():
+    wide = 1 << 40
+    low, high = np.zeros((2, 1), np.int64), np.full((2, 1), wide)
+    assert lattice.count([1, -1], 0, low, high) == [wide * (wide + 1) // 2]
+    with pytest.raises(lattice.TooManyPlanesError):
+        lattice.count([1, 2, 3], -5, np.zeros((3, 1), np.int64), np.full((3, 1), 1 << 25))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_truths_on_boxes_hold_at_their_points(seed):
+    rng = random.Random(seed)
+    sizes, labels = (5, 6, 4), 3
+    predicate = random_score_predicate(rng, sizes, labels, 3)
+    boxes = [[(a := rng.randrange(size), rng.randint(a + 1, size)) for size in sizes] for _ in range(8)]
+    low, high = (np.array([[box[k][end] for box in boxes] for k in range(3)]) for end in (0, 1))
+    scores = [rng.randint(-20, 20) for _ in range(labels)]
+
+    def signs(line, positions):
+        by = dict(line.positions)
+        base = line.constant + sum(c * scores[i] for i, c in line.scores)
+        ends = [[], []]
+        for box in boxes:
+            values = [
+                base + sum(c * point[f] for f, c in by.items())
+                for point in itertools.product(*(range(*e) for e in box))
+            ]
+            ends[0].append(min(values))
+            ends[1].append(max(values))
+        return np.sign(ends[0]), np.sign(ends[1])
+
+    decided = 0
+    for label in range(labels):
+        yes, no = truths.truth(predicate, truths.Boxes(low, high, sizes, signs), label)
+        for n, box in enumerate(boxes):
+            found = {plain_truth(predicate, p, label, scores) for p in itertools.product(*(range(*e) for e in box))}
+            assert not (yes[n] and False in found)
+            assert not (no[n] and True in found)
+            decided += bool(yes[n] or no[n])
+    assert decided or any(len(set(box)) for box in boxes)
+
+
+@pytest.mark.parametrize("bits", [5, 62])
+def test_points_get_the_scores_of_the_definition(bits):
+    rng = random.Random(bits)
+    kinds = ("relu", "capped", "leaky", "sign", "floor_shift")
+    for _ in range(12):
+        network = random_network(rng, 3, 3, [5, 4], kinds, 1 << bits, 90)
+        region = Box((1, 2, 3), (6, 3, 9))
+        evaluator = points.Evaluator(network, forms.layered(network, region), region)
+        at = np.array([[rng.randint(1, 5), rng.randint(3, 8)] for _ in range(20)]).T
+        whole = [(a, 2, b) for a, b in at.T.tolist()]
+        assert evaluator.scores(at).tolist() == [plain_scores(network, point) for point in whole]
+        assert evaluator.labels(at).tolist() == [plain_label(plain_scores(network, point)) for point in whole]
+
+
+# --- trees that are not what they say ------------------------------------------------------------------------------
+def numbers(stream, at, count):
+    """The place after `count` numbers."""
+    for _ in range(count):
+        while stream[at] >= 0x80:
+            at += 1
+        at += 1
+    return at
+
+
+def number_at(stream, at):
+    end = numbers(stream, at, 1)
+    return sum((byte & 127) << (7 * k) for k, byte in enumerate(stream[at:end]))
+
+
+def written(number):
+    out = b""
+    while number >= 128:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def node_places(stream, problem):
+    """(place, first byte) of every node, by the format as it is documented."""
+    at = 0
+    while at < len(stream):
+        kind = stream[at]
+        yield at, kind
+        at += 1
+        if kind < 0x40:
+            at = numbers(stream, at, 1)
+        elif kind == tree.HALF_SPACE:
+            at = numbers(stream, at + problem.labels, 1)
+        elif kind == tree.DECIDED:
+            steps = number_at(stream, at + problem.labels)
+            at = numbers(stream, at + problem.labels, 1 + 2 * steps)
+
+
+@pytest.fixture(scope="module")
+def example():
+    problem = relu_problem(39, (16, 16, 16), [5, 5])
+    stream, counts = recorded(problem, ENGINES[0])
+    kinds = [kind for _, kind in node_places(stream, problem)]
+    assert {tree.DECIDED, tree.ENUMERATED, tree.HALF_SPACE} <= set(kinds)
+    return problem, stream, counts
+
+
+def refused(problem, stream, counts):
+    """A tree is refused, or proves other counts than those that the file names."""
+    try:
+        return proven(problem, stream).counts != counts
+    except RefutedError:
+        return True
+
+
+def test_the_engine_and_the_checker_read_the_same_leaves(example):
+    problem, stream, _ = example
+    outcome = ENGINES[0].run(problem, problem.cases[0], Limits(), Progress(), record=True)
+    region = problem.cases[0].region
+    shape = tree.Shape(region.low, region.high, problem.labels, 20)
+    ours = []
+    for batch in tree.leaves([stream[i : i + 7] for i in range(0, len(stream), 7)], shape, 5):
+        for n in range(len(batch)):
+            steps = []
+            if batch.leaf is not None:
+                here = np.flatnonzero(batch.leaf == n)
+                steps = list(zip(*(x[here].tolist() for x in (batch.place, batch.chord, batch.line)), strict=True))
+            ours.append((batch.box(n), tree.KINDS[batch.kind], steps, batch.count[n] if batch.count else 0))
+    theirs = [
+        (tuple(zip(leaf.low, leaf.high, strict=True)), leaf.kind, list(leaf.steps), leaf.count)
+        for leaf in engine_leaves(outcome.record)
+    ]
+    assert sorted(ours) == sorted(theirs)
+
+
+def test_false_verdicts_are_refused(example):
+    problem, stream, counts = example
+    labels = problem.labels
+    tried = dict.fromkeys((tree.DECIDED, tree.ENUMERATED, tree.HALF_SPACE), 0)
+    for at, kind in node_places(stream, problem):
+        if kind < 0x40 or tried[kind] > 20:
+            continue
+        place = at + 1 + labels
+        if kind == tree.ENUMERATED:
+            for label in range(labels):  # a leaf is said to be decided, which is right only when it is
+                winner = bytes(0xFF if i == label else label for i in range(labels))
+                try:
+                    assert proven(problem, stream[:at] + b"\x40" + winner + b"\x00" + stream[at + 1 :]).counts == counts
+                except RefutedError:
+                    tried[kind] += 1
+            continue
+        winner = stream[at + 1 : place]
+        for i, best in enumerate(winner):
+            for other in {0xFF, *range(labels)} - {best}:
+                false = stream[: at + 1] + winner[:i] + bytes([other]) + winner[i + 1 :] + stream[place:]
+                try:
+                    # A beaten label may be beaten by another one too.
+                    assert proven(problem, false).counts == counts
+                    assert best != 0xFF
+                    assert other != 0xFF
+                except RefutedError:
+                    tried[kind] += 1
+        end = numbers(stream, place, 1)
+        if kind == tree.HALF_SPACE:
+            count = number_at(stream, place)
+            for off in (count + 1, max(0, count - 1), count ^ 64):
+                with pytest.raises(RefutedError, match="half-space leaf"):
+                    proven(problem, stream[:place] + written(off) + stream[end:])
+            assert refused(problem, stream[:at] + b"\x43" + stream[end:], counts)
+    assert min(tried.values()) > 10, tried
+
+
+def test_false_splits_are_refused(example):
+    problem, stream, _ = example
+    tried = 0
+    for at, kind in itertools.islice(node_places(stream, problem), 60):
+        if kind < 0x40:
+            cut, end = number_at(stream, at + 1), numbers(stream, at + 1, 1)
+            for off in (0, cut + 40, 1 << 70):
+                with pytest.raises(RefutedError, match="outside its box"):
+                    proven(problem, stream[: at + 1] + written(off) + stream[end:])
+            tried += 1
+            for other in (3, 30):
+                with pytest.raises(RefutedError, match="outside its box"):
+                    proven(problem, stream[:at] + bytes([other]) + stream[at + 1 :])
+    assert tried > 5
+
+
+def test_slopes_matter(example):
+    problem, stream, counts = example
+    broken = kept = 0
+    for at, kind in node_places(stream, problem):
+        if kind != tree.DECIDED or not (steps := number_at(stream, at + 1 + problem.labels)):
+            continue
+        place = numbers(stream, at + 1 + problem.labels, 1)
+        for _ in range(steps):
+            place = numbers(stream, place, 1)
+            end = numbers(stream, place, 1)
+            packed = number_at(stream, place)
+            for other in (packed ^ 1, packed & 1, 65536 << 1 | packed & 1):
+                try:
+                    # Whatever the slope, what is proven is true.
+                    assert proven(problem, stream[:place] + written(other) + stream[end:]).counts == counts
+                    kept += 1
+                except RefutedError:
+                    broken += 1
+            with pytest.raises(RefutedError, match="out of range"):
+                proven(problem, stream[:place] + written(65537 << 1) + stream[end:])
+            place = end
+        if broken + kept > 150:
+            break
+    assert broken > 10
+
+
+@pytest.mark.parametrize("stream", [b"", b"\x44", b"\x41\x41", b"\x00\x08\x41", b"\x40\xff", b"\x00" + b"\xff" * 40])
+def test_malformed_trees_are_refused(example, stream):
+    with pytest.raises(RefutedError):
+        proven(example[0], stream)
+
+
+def test_leaves_that_would_take_for_ever_are_refused():
+    problem = network_problem(IntNetwork(2, (int_layer([[1, -1], [0, 0]], [0, 0]),), 2), (1 << 30, 1 << 30))
+    with pytest.raises(RefutedError, match="points"):
+        proven(problem, b"\x41")
+
+
+def test_a_property_is_not_believed_on_a_leaf_that_leaves_it_open():
+    queries = [GridQuery("high", Sign("<", Score(0, -99, 99))), GridQuery("one", HasLabel((0,)))]
+    problem = network_problem(IntNetwork(1, (int_layer([[1], [0]], [-4, -100]),), 2), (9,), queries)
+    assert proven(problem, b"\x41").counts == {"high": (4, 4), "one": (9, 9)}
+    assert proven(problem, b"\x00\x04\x40\xff\x00\x00\x40\xff\x00\x00").counts == {"high": (4, 4), "one": (9, 9)}
+    for stream in (b"\x40\xff\x00\x00", b"\x00\x05\x40\xff\x00\x00\x40\xff\x00\x00"):
+        with pytest.raises(RefutedError, match="not proven"):
+            proven(problem, stream)
+
+
+def test_open_leaves_stay_between_the_bounds(example):
+    problem, stream, counts = example
+    at = next(place for place, leaf in node_places(stream, problem) if leaf == tree.ENUMERATED)
+    found = proven(problem, stream[:at] + b"\x43" + stream[at + 1 :])
+    assert found.leaves["open"] == 1
+    assert len({high - low for low, high in found.counts.values()} - {0}) == 1
+    assert all(low <= counts[name][0] <= high for name, (low, high) in found.counts.items())
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+def sealed(problem, stream, counts, head=HEAD, digest=None):
+    """The content of a certificate."""
+    name = digest or problem.digest(problem.cases[0])
+    text = head_line(head) + case_line(CaseHead(0, name, counts, len(stream))) + stream
+    return text + json.dumps({"sha256": hashlib.sha256(text).hexdigest()}).encode() + b"\n"
+
+
+def verdicts(path, problem):
+    with Reader(path) as reader:
+        return verify(reader, problem, Limits(), Progress())
+
+
+def test_a_certificate_is_written_read_and_verified(tmp_path, example):
+    problem, stream, counts = example
+    path = tmp_path / "c.cert"
+    with Writer(path, HEAD) as writer:
+        writer.add(CaseHead(0, problem.digest(problem.cases[0]), counts, len(stream)), stream)
+    assert writer.size == path.stat().st_size
+    assert gzip.decompress(path.read_bytes()).startswith(b'{"format":"quantify-certificate","version":1,')
+    assert list(tmp_path.iterdir()) == [path]
+    with Reader(path) as reader:
+        assert reader.head == HEAD
+        (verdict,) = verify(reader, problem, Limits(), Progress())
+    assert verdict.refuted == ""
+    assert verdict.counts == counts
+    assert sum(verdict.leaves.values()) == sum(kind >= 0x40 for _, kind in node_places(stream, problem))
+
+
+def test_nothing_is_left_of_a_run_that_fails(tmp_path):
+    path = tmp_path / "c.cert"
+    path.write_bytes(b"before")
+    with pytest.raises(ZeroDivisionError), Writer(path, HEAD):
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(InputError, match="cannot be written"), Writer(tmp_path / "no" / "c.cert", HEAD):
+        pass
+
+
+def test_claims_that_the_leaves_do_not_support_are_refuted(tmp_path, example):
+    problem, stream, counts = example
+    path = tmp_path / "c.cert"
+    for name, (low, high) in counts.items():
+        for ends in ((low + 1, high + 1), (low, high + 1), (low - 1, high)):
+            path.write_bytes(gzip.compress(sealed(problem, stream, {**counts, name: ends} if ends[0] >= 0 else {})))
+            if ends[0] < 0:
+                continue
+            (verdict,) = verdicts(path, problem)
+            assert "add up to" in verdict.refuted
+    path.write_bytes(gzip.compress(sealed(problem, stream, dict(itertools.islice(counts.items(), 2)))))
+    with pytest.raises(InputError, match="another problem"):
+        verdicts(path, problem)
+    path.write_bytes(gzip.compress(sealed(problem, stream, counts, digest="0" * 64)))
+    with pytest.raises(InputError, match="another problem"):
+        verdicts(path, problem)
+
+
+def test_files_that_are_no_certificates_are_bad_input(tmp_path, example):
+    problem, stream, counts = example
+    good = sealed(problem, stream, counts)
+    path = tmp_path / "c.cert"
+    cases = {
+        "no certificate": [gzip.compress(b"{}\n"), gzip.compress(b"hello\n"), gzip.compress(b"[]\n")],
+        "damaged|no certificate": [
+            b"", b"PK\x03\x04", gzip.compress(b"hello"),
+            gzip.compress(good)[:-20], gzip.compress(good[:-90]), gzip.compress(good[:200]),
+            gzip.compress(good + b"x"), gzip.compress(good) + b"x", gzip.compress(good.replace(b"\x41", b"\x43", 1)),
+        ],
+        "version": [gzip.compress(good.replace(b'"version":1', b'"version":2', 1))],
+    }  # fmt: skip
+    for match, contents in cases.items():
+        for content in contents:
+            path.write_bytes(content)
+            with pytest.raises(InputError, match=match):
+                verdicts(path, problem)
+    with pytest.raises(InputError, match="cannot be read"):
+        Reader(tmp_path / "none")
+
+
+def test_no_change_of_a_byte_makes_another_count_true(tmp_path):
+    problem = relu_problem(45, (6, 6, 6), [4])
+    stream, counts = recorded(problem, BranchEngine(tuning=Tuning(leaf_points=4)))
+    assert {tree.DECIDED, tree.ENUMERATED, tree.HALF_SPACE} <= {kind for _, kind in node_places(stream, problem)}
+    content = sealed(problem, stream, counts)
+    seal = content.rindex(b'{"sha256"')
+    path = tmp_path / "c.cert"
+    verified = refuted = bad = 0
+    for at, byte in enumerate(content):
+        for other in {byte ^ 1, byte ^ 0x80, (byte + 1) % 256} - {byte}:
+            text = content[:at] + bytes([other]) + content[at + 1 :]
+            if at < seal:  # signed again, as somebody who means it would
+                body = text[:seal]
+                text = body + json.dumps({"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n"
+            path.write_bytes(gzip.compress(text, 1))
+            try:
+                (verdict,) = verdicts(path, problem)
+            except InputError:
+                bad += 1
+                continue
+            if verdict.refuted:
+                refuted += 1
+            else:
+                verified += 1
+                truth = {name: verdict.counts[name][0] for name in counts}
+                assert truth == {name: low for name, (low, _) in counts.items()}
+                assert all(low == high for low, high in verdict.counts.values())
+    assert min(verified, refuted, bad) > 20
