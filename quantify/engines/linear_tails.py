@@ -53,7 +53,7 @@ def binned_tail(row: Floats, constant: float, ball: Ball, bins: int = FINE_BINS)
     if not (math.isfinite(constant) and math.isfinite(reach)) or reach < 2.0**-400:
         return 1.0
     width = min(WINDOW * deviation, reach)
-    step = 2 * width / (bins - 4)
+    step = _unit(size, 2 * width / (bins - 4))
     with np.errstate(all="ignore"):
         quotient = size / step
     whole = np.rint(quotient)
@@ -85,6 +85,16 @@ def binned_tail(row: Floats, constant: float, ball: Ball, bins: int = FINE_BINS)
         if last < len(mass):
             best = min(best, (float(below[last]) * inexact if last >= 0 else 0.0) + lost + chance)
     return best
+
+
+def _unit(size: Floats, step: float) -> float:
+    """The step, or the smallest coefficient where all are multiples of it (as in binary networks), but for rounding."""
+    least = float(size[size > 0].min())
+    if least < step:
+        return step
+    quotient = size / least
+    regular = (np.abs(quotient - np.rint(quotient)) <= 2.0**-40 * quotient).all()
+    return least if regular else step
 
 
 def _distribution(

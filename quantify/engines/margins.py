@@ -22,6 +22,7 @@ import numpy as np
 from quantify.engines.affine_forms import SAFE, Ball, Forms
 from quantify.engines.linear_tails import COARSE_BINS, FINE_BINS, binned_tail, gaussian_tails
 from quantify.engines.phase_splits import loosest, split_forms
+from quantify.engines.sign_patterns import Patterns
 from quantify.engines.stages import Floats, NoFormError, chain_of
 from quantify.ir import network_eval
 from quantify.ir.count import Count, Estimate, Guarantee
@@ -167,11 +168,13 @@ class MarginsEngine:
 
 
 # --- shares --------------------------------------------------------------------------------------------------------
-def _attempts(network: IntNetwork, box: Box, labels: int, limits: Limits) -> Iterator[Shares]:
+def _attempts(network: IntNetwork, box: Box, labels: int, limits: Limits) -> Iterator[Shares | Patterns]:
     """Bounds of ever more effort, each valid by itself."""
     centre = _label_at_centre(network, box)
     yield Shares(centre)
     chain, ball = chain_of(network), Ball.of(box.low, box.high)
+    if network.layers[0].activation == "sign" and not limits.expired():
+        yield Patterns(network, chain, ball, centre, limits)
     whole: dict[tuple[int, int], float] = {}
     for spread in SPREADS:
         if limits.expired():

@@ -7,6 +7,8 @@ becomes differences and ReLUs: max(a, b) = a + max(b − a, 0).
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -122,11 +124,14 @@ def chain_of(network: IntNetwork) -> Chain:
 def _chain(network: IntNetwork) -> Chain:
     exponent = 0
     stages: list[Stage] = []
+    odd = False
     for layer in network.layers:
         if layer.members is not None:
             stages.extend(_pooling(layer.members, stages[-1].outputs if stages else network.inputs))
+            # The largest of odd integers is one of them.
             continue
-        stage, exponent = _stage(layer, exponent)
+        stage, exponent = _stage(layer, exponent, odd)
+        odd = layer.activation == "sign" and (layer.at_zero != 0 or bool(np.isinf(stage.kink[1]).all()))
         if not -WIDEST_EXPONENT < exponent < WIDEST_EXPONENT:
             raise NoFormError("its integers have more than 900 bits")
         stages.append(stage)
@@ -177,8 +182,8 @@ def _matrix(rows: Rows, values: Floats) -> tuple[Any, Any]:
 
 
 # --- activations ---------------------------------------------------------------------------------------------------
-def _stage(layer: IntLayer, before: int) -> tuple[Stage, int]:
-    """The stage, and the exponent of its results."""
+def _stage(layer: IntLayer, before: int, odd: bool = False) -> tuple[Stage, int]:
+    """The stage, and the exponent of its results; `odd` says that every value it reads is an odd integer."""
     bits = _bits(layer.rows.values)
     inside = before + bits
     weights, absolute = _matrix(layer.rows, scaled(layer.rows.values, bits))
@@ -198,6 +203,8 @@ def _stage(layer: IntLayer, before: int) -> tuple[Stage, int]:
     elif layer.activation == "sign":
         outside = 0
         shape.sign(layer.at_zero, _exactly(Fraction(1, 2), inside))
+        if layer.at_zero == 0:
+            shape.unite(_never_zero(layer, odd))
     elif layer.activation == "floor_shift":
         outside = max(abs(layer.low), abs(layer.high)).bit_length()
         _floor_shift(shape, layer, inside, outside)
@@ -241,10 +248,32 @@ class _Shape:
         if at_zero == -1:
             self.intercept[1] = 1.0
 
+    def unite(self, rows: NDArray[np.bool_]) -> None:
+        """Two pieces are enough for signs that are never 0: the value at 0 may be any."""
+        self.intercept[1, rows] = 1.0
+        self.kink[1, rows] = np.inf
+
     def stage(self, weights: Any, absolute: Any, bias: Floats) -> Stage:
         return Stage(
             weights, absolute, bias, self.slope, self.intercept, self.kink, self.band_low, self.band_high, self.reach
         )
+
+
+def _never_zero(layer: IntLayer, odd: bool) -> NDArray[np.bool_]:
+    """Rows whose z is never 0: z − bias is a multiple of the weights' divisor g; for odd inputs, z − bias − Σw of 2g.
+
+    For then w·h = w + w·(h − 1), and h − 1 is even.
+    """
+    found = np.zeros(layer.rows.outputs, np.bool_)
+    values, bias = layer.rows.values.tolist(), layer.bias.tolist()
+    for row, (start, stop) in enumerate(itertools.pairwise(layer.rows.start.tolist())):
+        divisor = math.gcd(*values[start:stop])
+        if odd:
+            divisor, rest = 2 * divisor, bias[row] + sum(values[start:stop])
+        else:
+            rest = bias[row]
+        found[row] = rest % divisor != 0 if divisor else rest != 0
+    return found
 
 
 def _floor_shift(shape: _Shape, layer: IntLayer, inside: int, outside: int) -> None:
