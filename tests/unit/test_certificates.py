@@ -187,6 +187,26 @@ def test_forms_contain_every_value_whatever_the_slopes(seed):
                 assert least[i, 0] <= (score > 0) - (score < 0) <= most[i, 0]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_cut_off_is_charged_outwards(seed):
+    rng = np.random.default_rng(seed)
+    below, apart = (rng.integers(-1 << 40, 1 << 40, (5, 4, 6)) for _ in range(2))
+    given = forms.Forms(below, below + apart, int(rng.integers(-9, 9)))
+    for least in (None, 40):
+        cut = forms.fit(given, 12, least)
+        assert max(int(abs(side).sum(axis=1).max()) for side in (cut.below, cut.above)) < 1 << 12
+        assert least is None or cut.exponent >= least
+        for corner in itertools.product((-1, 1), repeat=3):
+            t = np.array([1, *corner])[:, None]
+            before = [(side * t).sum(axis=1).astype(object) for side in (given.below, given.above)]
+            after = [
+                (side * t).sum(axis=1).astype(object) << (cut.exponent - given.exponent)
+                for side in (cut.below, cut.above)
+            ]
+            assert (after[0] <= before[0]).all()
+            assert (after[1] >= before[1]).all()
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_half_spaces_are_counted_point_by_point(seed):
     rng = random.Random(seed)

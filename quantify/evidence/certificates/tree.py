@@ -116,39 +116,39 @@ class _Walker:
         self._step_counts: list[int] = []
         self._counts: list[int] = []
         empty = any(a >= b for a, b in zip(shape.low, shape.high, strict=True))
-        self.stack: list[tuple[tuple[int, ...], tuple[int, ...]]] = [] if empty else [(shape.low, shape.high)]
+        self.stack: list[tuple[int, ...]] = [] if empty else [shape.low + shape.high]
+        """Boxes that are still to come: all low ends, then all high ends."""
 
     def read(self, data: bytes) -> Generator[Leaves, None, int]:
         """The leaves of what is complete in `data`; returns how many bytes that is."""
-        stack, dims = self.stack, len(self._shape.low)
-        end = len(data)
+        stack, boxes = self.stack, self._boxes
+        dims, end = len(self._shape.low), len(data)
         stops = np.flatnonzero(np.frombuffer(data, np.uint8) < 0x80).tolist()
         at = 0
         while at < end:
             if not stack:
                 raise TreeError("bytes follow the tree")
             kind = data[at]
-            if kind < DECIDED:
-                found = _number(data, at + 1)
-                if found is None:
-                    break
-                cut, at = found
-                low, high = stack.pop()
-                if kind >= dims or not low[kind] < cut < high[kind]:
-                    raise TreeError(f"a split of input {kind} at {cut} lies outside its box {shown(low, high)}")
-                if len(stack) > DEEPEST:
-                    raise TreeError("the tree is too deep")
-                stack.append(((*low[:kind], cut, *low[kind + 1 :]), high))
-                stack.append((low, (*high[:kind], cut, *high[kind + 1 :])))
-                continue
-            after = self._leaf(kind, data, at + 1, stops)
+            after = _number(data, at + 1) if kind < DECIDED else self._leaf(kind, data, at + 1, stops)
             if after is None:
                 break
-            at = after
-            low, high = stack.pop()
-            self._boxes[kind].append(low + high)
-            if len(self._boxes[kind]) >= self._batch:
-                yield from self.flush(kind)
+            box = stack.pop()
+            if isinstance(after, int):
+                at = after
+                waiting = boxes[kind]
+                waiting.append(box)
+                if len(waiting) >= self._batch:
+                    yield from self.flush(kind)
+                continue
+            cut, at = after
+            if kind >= dims or not box[kind] < cut < box[dims + kind]:
+                raise TreeError(
+                    f"a split of input {kind} at {cut} lies outside its box {shown(box[:dims], box[dims:])}"
+                )
+            if len(stack) > DEEPEST:
+                raise TreeError("the tree is too deep")
+            stack.append((*box[:kind], cut, *box[kind + 1 :]))
+            stack.append((*box[: dims + kind], cut, *box[dims + kind + 1 :]))
         return at
 
     def _leaf(self, kind: int, data: bytes, at: int, stops: list[int]) -> int | None:

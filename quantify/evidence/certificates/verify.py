@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from quantify.errors import InputError
 from quantify.evidence.certificates.check import RefutedError, check
 from quantify.evidence.certificates.file import CaseHead, Reader
+from quantify.ir.certificate import Verdict
 from quantify.ir.problem import Box, GridCase, GridProblem
 from quantify.resources import Limits, Progress
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one case."""
-
-    number: int
-    counts: Mapping[str, tuple[int, int]]
-    """As the certificate says them: per query, the least and the most points."""
-    total: int
-    """Points of the region."""
-    refuted: str = ""
-    """Why it proves nothing; empty when it is verified."""
-    leaves: Mapping[str, int] = field(default_factory=dict)
-    """Per kind."""
-    points: int = 0
-    """Evaluated one by one."""
-    exact: int = 0
-    """Leaves that 64-bit words did not suffice for."""
-    tree_bytes: int = 0
-    seconds: float = 0.0
 
 
 def verify(reader: Reader, problem: GridProblem, limits: Limits, progress: Progress) -> tuple[Verdict, ...]:
