@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,12 +24,14 @@ from quantify.evidence import second_ways, subject
 from quantify.evidence.totals import region_total
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.evidence import CaseEvidence, Check, CnfEvidence, Evidence, Witness
-from quantify.ir.problem import Case, GridCase, GridProblem, GridQuery, Problem
+from quantify.ir.problem import Box, Case, GridCase, GridProblem, GridQuery, Problem
 from quantify.resources import Limits, Progress, Stop
 from quantify.tools.process import stopped_by
 
 if TYPE_CHECKING:
     from quantify.cnf.engine import CnfEngine
+    from quantify.engines.branch_checkpoint import Checkpoints
+    from quantify.engines.branch_record import Record
 
 TOLD_TOO = {"gap", "overlap"}
 """Queries of learnability that become checks instead of counts."""
@@ -49,6 +52,8 @@ class Options:
     delta: Fraction = Fraction(1, 5)
     gap: Fraction | None = None
     """Open share of the region at which bounds are good enough; None: count to the end."""
+    checkpoint: Path | None = None
+    """Folder in which `branch` keeps unfinished work, and from which it goes on."""
     bundle_directory: Path = Path(".quantify")
 
 
@@ -59,6 +64,26 @@ class Prepared:
     problem: Problem
     grid: GridProblem
     checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One case as `branch` counted it, every query of it."""
+
+    case: Case
+    grid_case: GridCase
+    counts: Mapping[str, Count]
+    record: Record | None
+    """The split tree; None when the region has at most one input."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The queries of failures; every query that is reported when there are none."""
+        failures: tuple[str, ...] = engine_room.witness.failures(self.grid_case)
+        return failures or tuple(query.name for query in self.grid_case.queries if query.reported)
+
+
+Keep = Callable[[Prepared, Split], None]
 
 
 def prepare(model_path: Path, property_path: Path, options: Options, progress: Progress) -> Prepared:
@@ -96,20 +121,42 @@ def _ask_library(problem: Problem, options: Options) -> Check:
     return discretise.check_library(problem, library, seed=options.limits.seed)
 
 
-def count(model_path: Path, property_path: Path, options: Options, progress: Progress) -> Evidence:
+def count(
+    model_path: Path, property_path: Path, options: Options, progress: Progress, keep: Keep | None = None
+) -> Evidence:
     """Count every query of every case.
 
     An interruption or the deadline ends the run with what is known: unfinished cases carry the bounds [0, total].
+
+    Args:
+        keep: Called after each case with its split tree; every case is then counted by `branch`.
 
     Raises:
         QuantifyError: Bad input, a missing tool, a limit before anything was known, or ways that disagree.
     """
     started = time.monotonic()
     prepared = prepare(model_path, property_path, options, progress)
+    with contextlib.ExitStack() as stack:
+        kept = None if options.checkpoint is None else stack.enter_context(_checkpoints(options.checkpoint))
+        return _count_all(prepared, options, progress, keep, kept, started)
+
+
+def _count_all(
+    prepared: Prepared,
+    options: Options,
+    progress: Progress,
+    keep: Keep | None,
+    kept: Checkpoints | None,
+    started: float,
+) -> Evidence:
     problem, grid = prepared.problem, prepared.grid
-    chosen = available_engines(options)
+    chosen = available_engines(options, kept)
     if options.engine != "auto" and options.engine not in chosen:
         raise unknown_engine(options.engine, chosen)
+    if keep is not None and kept is not None:
+        raise InputError("a count whose boxes are kept cannot be resumed", "leave out --checkpoint")
+    if keep is not None and options.engine not in ("auto", "branch"):
+        raise InputError(f"engine {options.engine} keeps no boxes", "leave out --engine, or use --engine branch")
     cases: list[CaseEvidence] = []
     checks = list(prepared.checks)
     interrupted = False
@@ -120,7 +167,7 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
         if not (interrupted or options.limits.stopped()):
             try:
                 with stopped_by(options.limits.stop or Stop()):
-                    evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress)
+                    evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress, keep)
             except KeyboardInterrupt:
                 interrupted = True
             except UndecidedError:
@@ -133,6 +180,8 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
     if interrupted:
         checks.append(Check("interrupted", "warning", "stopped by the user; unfinished counts are bounds"))
     decided = all(_is_decided(c, case.total, chosen, options) for case in cases for c in case.counts.values())
+    complete = decided and not interrupted
+    checks.extend(_unfinished_work(cases, complete, kept))
     return Evidence(
         model=subject.of_model(problem, grid),
         property=subject.of_property(problem),
@@ -140,7 +189,7 @@ def count(model_path: Path, property_path: Path, options: Options, progress: Pro
         cases=tuple(cases),
         checks=case_evidence.merge_checks(checks),
         scale=math.prod(problem.measure.totals(problem.domain.sizes)) if problem.measure.kind == "product" else 1,
-        complete=decided and not interrupted,
+        complete=complete,
         seconds=time.monotonic() - started,
     )
 
@@ -156,15 +205,15 @@ def _is_decided(found: Count, total: int, known: Mapping[str, Engine], options: 
     return bounds_only and not options.limits.expired()
 
 
-def available_engines(options: Options) -> dict[str, Engine]:
+def available_engines(options: Options, kept: Checkpoints | None = None) -> dict[str, Engine]:
     """Every discovered engine by name, with sampling and the CBMC path configured as the options say.
 
     The CBMC path is loaded only when it is wanted: most counts never need it, and all pay for starting up.
     """
     found = dict(engine_room.discover())
     found["sample"] = engine_room.sample.SampleEngine(samples=options.samples, confidence=options.confidence)
-    if options.gap is not None:
-        found["branch"] = engine_room.branch.BranchEngine(gap=options.gap)
+    if options.gap is not None or kept is not None:
+        found["branch"] = engine_room.branch.BranchEngine(gap=options.gap, checkpoint=kept)
     if options.engine == "cnf" or options.cross_check:
         found["cnf"] = _cnf_engine(options)
     return found
@@ -184,22 +233,63 @@ def _count_case(
     known: Mapping[str, Engine],
     options: Options,
     progress: Progress,
+    keep: Keep | None,
 ) -> tuple[CaseEvidence, tuple[Check, ...]]:
     problem, grid = prepared.problem, prepared.grid
-    engine, reason = choose_engine(grid, grid_case, known, options.engine)
     total = region_total(grid, grid_case.region)
-    wanted = grid_case if options.cross_check else _needed(grid_case)
     digest = grid.digest(grid_case)
-    counts = {n: replace(c, digest=digest) for n, c in engine.count(grid, wanted, options.limits, progress).items()}
+    if keep is None:
+        engine, reason = choose_engine(grid, grid_case, known, options.engine)
+        wanted = grid_case if options.cross_check else _needed(grid_case)
+        found = engine.count(grid, wanted, options.limits, progress)
+    else:
+        engine, reason = known["branch"], "branch: the engine that keeps its boxes"
+        if (refusal := choice.refusal(engine, grid, grid_case)) is not None:
+            raise InputError(f"boxes come from the engine branch, which cannot count this: {refusal}", "count without")
+        outcome = engine_room.branch.BranchEngine(gap=options.gap).run(
+            grid, grid_case, options.limits, progress, record=True
+        )
+        found = outcome.counts
+        progress.update("writing what was kept")
+        keep(prepared, Split(case, grid_case, found, outcome.record))
+    counts = {name: replace(count, digest=digest) for name, count in found.items()}
     checks: list[Check] = []
     if options.cross_check:
         progress.update("cross-checking")
         checks.extend(_cross_check(prepared, case, grid_case, counts, engine, known, options, progress))
     checks.extend(case_evidence.what_counts_say(problem, counts))
-    found = engine_room.witness.search(grid, grid_case, counts, total, known, engine, options.limits, case.centre)
-    witnesses = tuple(_replayed(prepared, case, grid_case, query, positions) for query, positions in found)
+    failures = engine_room.witness.search(grid, grid_case, counts, total, known, engine, options.limits, case.centre)
+    witnesses = tuple(_replayed(prepared, case, grid_case, query, positions) for query, positions in failures)
     reported = {q.name: counts[q.name] for q in grid_case.queries if q.reported and q.name in counts}
     return case_evidence.of_case(problem, case, reported, total, witnesses, reason), tuple(checks)
+
+
+def _checkpoints(folder: Path) -> Checkpoints:
+    from quantify.engines.branch_checkpoint import Checkpoints
+
+    return Checkpoints(folder)
+
+
+def _unfinished_work(cases: list[CaseEvidence], complete: bool, kept: Checkpoints | None) -> Iterator[Check]:
+    """What became of work that a limit cut short, and what to type to go on."""
+    if kept is not None:
+        yield from kept.finish(complete)
+    elif not complete and any(c.engine == "branch" and c.lower < c.upper for e in cases for c in e.counts.values()):
+        yield Check("note", "ok", "nothing was kept of the work; with --checkpoint DIR the same command would go on")
+
+
+def split_boxes(prepared: Prepared, split: Split) -> Iterator[tuple[str, Box]]:
+    """The boxes that hold the inputs of each of `split.names`, after its name, and those that are open, after "open".
+
+    Boxes of one query are disjoint, and none holds an open input.
+
+    Raises:
+        ContradictionError: They do not add up to the counts.
+    """
+    boxes: Iterator[tuple[str, Box]] = engine_room.branch_record.boxes_of(
+        prepared.grid, split.grid_case, split.record, split.names, split.counts
+    )
+    return boxes
 
 
 def _needed(case: GridCase) -> GridCase:
@@ -222,8 +312,10 @@ def _cross_check(
     limits = options.limits
     if limits.deadline is None:
         limits = replace(limits, deadline=time.monotonic() + second_ways.SECONDS)
+    fresh = engine_room.branch.BranchEngine(gap=options.gap)
     ways = second_ways.SecondWays(
-        exact=choice.second_ways(grid, grid_case, first, known, limits.remaining() or 0.0),
+        # Only the first way goes on from earlier work.
+        exact=choice.second_ways(grid, grid_case, first, {**known, "branch": fresh}, limits.remaining() or 0.0),
         sampling=engine_room.sample.SampleEngine(samples=second_ways.SAMPLES),
         refusal=None if first.name == "cnf" else known["cnf"].refuses(grid, grid_case),
     )
@@ -338,6 +430,7 @@ def exit_code(evidence: Evidence) -> int:
 __all__ = [
     "Options",
     "Prepared",
+    "Split",
     "available_engines",
     "choose_engine",
     "count",
@@ -345,4 +438,5 @@ __all__ = [
     "emit",
     "exit_code",
     "prepare",
+    "split_boxes",
 ]

@@ -12,9 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
-
-import click
+from typing import IO, Any
 
 from quantify.errors import InputError
 from quantify.resources import Limits, Progress
@@ -39,41 +37,46 @@ def check_writable(*paths: Path | None) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` in one step (a reader sees the old file or the whole new one); `-` is stdout.
+    """Write `text` to `path` in one step; `-` is stdout. Raises as `opened` does."""
+    with opened(path) as file:
+        file.write(text if text.endswith("\n") else text + "\n")
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """A file that is at `path` once the block has ended: a reader sees the old one or the whole new one. `-` is stdout.
 
     Raises:
         InputError: The file cannot be written, for example because the disk is full; the old file is untouched.
     """
     if str(path) == "-":
-        click.echo(text, nl=not text.endswith("\n"))
-        return
-    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced, only written to
-        _write_in_place(path, text)
+        yield sys.stdout
+        sys.stdout.flush()
         return
     name = None
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced, only written to
+            with path.open("w", encoding="utf-8") as file:
+                yield file
+            return
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=".quantify-", delete=False
-        ) as file:
-            name = file.name
-            file.write(text if text.endswith("\n") else text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        ) as temporary:
+            name = temporary.name
+            yield temporary
+            temporary.flush()
+            os.fsync(temporary.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
+        name = None
     except OSError as error:
+        if error.filename not in (None, name, str(path)):
+            raise
+        raise InputError(f"cannot write {path}: {error.strerror}", "free some space or choose another path") from error
+    finally:
         if name is not None:
             with contextlib.suppress(OSError):
                 os.unlink(name)
-        raise InputError(f"cannot write {path}: {error.strerror}", "free some space or choose another path") from error
-
-
-def _write_in_place(path: Path, text: str) -> None:
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", "choose another path") from error
 
 
 def _umask() -> int:

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from quantify.engines import logic
-from quantify.engines.branch_checkpoint import Checkpoint
+from quantify.engines.branch_checkpoint import Checkpoint, Checkpoints
 from quantify.engines.branch_plan import Plan, Tuning, make_plan, refuses
 from quantify.engines.branch_record import Record, leaves
 from quantify.engines.descent import native_module
@@ -61,7 +60,7 @@ class BranchEngine:
         gap: Stop as soon as the open share of every query is at most this; None runs to the end.
         isa: "portable", "avx2" or "avx512" instead of the best that the processor has; the environment variable
             QUANTIFY_ISA does the same.
-        checkpoint: Folder in which unfinished work is kept, one file a case, and from which it is resumed.
+        checkpoint: Where unfinished work is kept and taken up again, one file a case; the caller finishes it.
         checkpoint_seconds: Time between two writings of that file.
         tuning: What the work is spent on; counts that are complete do not depend on it.
     """
@@ -75,7 +74,7 @@ class BranchEngine:
         self,
         gap: Fraction | None = None,
         isa: str = "",
-        checkpoint: Path | None = None,
+        checkpoint: Checkpoints | None = None,
         checkpoint_seconds: float = 60.0,
         tuning: Tuning | None = None,
     ) -> None:
@@ -122,7 +121,7 @@ class BranchEngine:
         """
         started = time.monotonic()
         if record and self.checkpoint is not None:
-            raise InputError("a split tree cannot be resumed", "leave out either the certificate or the checkpoints")
+            raise InputError("a split tree cannot be resumed", "leave out --checkpoint, or what needs the split tree")
         run = self._start(problem, case, limits, record)
         try:
             if run.size:
@@ -139,7 +138,7 @@ class BranchEngine:
             raise InputError(f"there is no instruction set {name!r}", "set QUANTIFY_ISA to portable, avx2 or avx512")
         run = _Run(problem, case, self.tuning, limits, ISAS[name], record)
         if self.checkpoint is not None:
-            run.checkpoint = Checkpoint(self.checkpoint, problem.digest(case))
+            run.checkpoint = self.checkpoint.of(run.digest)
         return run
 
     def _work(self, run: _Run, limits: Limits, progress: Progress) -> None:
@@ -156,10 +155,7 @@ class BranchEngine:
                 run.save()
                 saved = time.monotonic()
         if run.checkpoint is not None:
-            if run.open_share():
-                run.save()
-            else:
-                run.checkpoint.remove()
+            run.save()
 
     def _outcome(self, run: _Run, seconds: float) -> Outcome:
         share = run.open_share()
@@ -374,6 +370,8 @@ class _Run:
     def save(self) -> None:
         """Write the open boxes and what is settled."""
         assert self.checkpoint is not None
+        if self._native is None:
+            return
         count = self._lib.branch_waiting(self._native)
         dims = len(self.plan.low)
         low, high = np.empty((count, dims), np.int64), np.empty((count, dims), np.int64)

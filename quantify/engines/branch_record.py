@@ -26,22 +26,28 @@ A last layer with an activation counts as hidden, and the scores are its values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quantify.engines import logic
+from quantify.errors import ContradictionError
 from quantify.ir import network_eval
+from quantify.ir.count import Count
 from quantify.ir.network import IntNetwork
 from quantify.ir.predicate import Predicate
-from quantify.ir.problem import Box
+from quantify.ir.problem import Box, GridCase, GridProblem
 from quantify.ir.ranges import on_box
 
 DECIDED, ENUMERATED, HALF_SPACE, OPEN = 0x40, 0x41, 0x42, 0x43
 POSSIBLE = 0xFF
-BLOCK = 1 << 16
+OPEN_NAME = "open"
+MOST_POINTS = 1 << 12
+"""Of a part of a leaf that is looked at point by point."""
 Kind = Literal["decided", "enumerated", "half-space", "open"]
 
 
@@ -140,45 +146,105 @@ def leaves(record: Record) -> Iterator[Leaf]:
 def boxes_where(record: Record, network: IntNetwork, predicate: Predicate) -> Iterator[Box]:
     """Disjoint boxes that together hold exactly the points, outside open leaves, where the predicate is true."""
     for leaf in leaves(record):
+        yield from _in_leaf(network, predicate, leaf)
+
+
+def boxes_of(
+    problem: GridProblem, case: GridCase, record: Record | None, names: Sequence[str], counts: Mapping[str, Count]
+) -> Iterator[tuple[str, Box]]:
+    """The boxes of each named query with its name, and those of open leaves with `OPEN_NAME`.
+
+    Args:
+        record: Of a run over all of the case's queries; None for a region of at most one point.
+        counts: What that run said.
+
+    Raises:
+        ContradictionError: The boxes do not add up to the counts.
+    """
+    network, region = problem.network, case.region
+    assert network is not None
+    assert isinstance(region, Box)
+    queries = [query for query in case.queries if query.name in names]
+    held = dict.fromkeys((query.name for query in queries), 0)
+    left = 0
+    for leaf in leaves(record) if record is not None else ():
         if leaf.kind == "open":
-            continue
-        if leaf.kind == "decided":
-            answer = on_box(predicate, leaf.low, leaf.high, leaf.possible)
+            left += Box(leaf.low, leaf.high).size
+            yield OPEN_NAME, Box(leaf.low, leaf.high)
+        for query in queries:
+            for box in _in_leaf(network, query.predicate, leaf):
+                held[query.name] += box.size
+                yield query.name, box
+    for query in queries:
+        count = counts[query.name]
+        if record is None and count.lower:
+            held[query.name] = region.size
+            yield query.name, region
+        # A query may be settled on a leaf that another leaves open.
+        if not held[query.name] <= count.lower <= count.upper <= held[query.name] + left:
+            raise ContradictionError(
+                f"the boxes of {query.name} hold {held[query.name]} inputs and {left} are open, "
+                f"but {count.lower} to {count.upper} were counted",
+                "this is a defect of quantify: please report it with the model and the property",
+            )
+
+
+def _in_leaf(network: IntNetwork, predicate: Predicate, leaf: Leaf) -> Iterator[Box]:
+    if leaf.kind == "open":
+        return
+    if leaf.kind == "decided":
+        answer = on_box(predicate, leaf.low, leaf.high, leaf.possible)
+        if answer is None:  # decided by scores: one point speaks for all of them
+            answer = bool(_holds(network, predicate, np.array([leaf.low], np.int64))[0])
+        if answer:
+            yield Box(leaf.low, leaf.high)
+        return
+    parts = [(leaf.low, leaf.high)]
+    while parts:
+        low, high = parts.pop()
+        if leaf.kind == "half-space":
+            answer = on_box(predicate, low, high, _at_corners(network, low, high))
             if answer is not None:
                 if answer:
-                    yield Box(leaf.low, leaf.high)
+                    yield Box(low, high)
                 continue
-            # Decided by scores: one point speaks for all of them.
-            if _holds(network, predicate, leaf.low, tuple(a + 1 for a in leaf.low))[0]:
-                yield Box(leaf.low, leaf.high)
+        if Box(low, high).size <= MOST_POINTS:
+            yield from _runs(network, predicate, low, high)
             continue
-        yield from _runs(network, predicate, leaf)
+        place = max(range(len(low)), key=lambda k: high[k] - low[k])
+        middle = (low[place] + high[place]) // 2
+        parts += [(_with(low, place, middle), high), (low, _with(high, place, middle))]
 
 
-def _holds(network: IntNetwork, predicate: Predicate, low: tuple[int, ...], high: tuple[int, ...]) -> list[bool]:
+def _at_corners(network: IntNetwork, low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
+    """The labels at the corners: of a half-space and its complement, both convex, no other lies inside."""
+    ends = [sorted({a, b - 1}) for a, b in zip(low, high, strict=True)]
+    corners = np.array(list(itertools.product(*ends)), np.int64)
+    return tuple(sorted(set(network_eval.labels(network, corners).tolist())))
+
+
+def _holds(network: IntNetwork, predicate: Predicate, points: NDArray[np.int64]) -> NDArray[np.bool_]:
+    scores = network_eval.scores(network, points)
+    labels = network_eval.best(scores)
+    rows = zip(points.tolist(), labels.tolist(), scores.tolist(), strict=True)
+    return np.array([logic.holds(predicate, point, label, score) for point, label, score in rows], np.bool_)
+
+
+def _runs(network: IntNetwork, predicate: Predicate, low: tuple[int, ...], high: tuple[int, ...]) -> Iterator[Box]:
+    """The points of a box where the predicate is true: the box itself, or runs along its last input that varies."""
+    widths = [b - a for a, b in zip(low, high, strict=True)]
+    along = max((k for k, width in enumerate(widths) if width > 1), default=len(widths) - 1)
     grids = np.meshgrid(*(np.arange(a, b) for a, b in zip(low, high, strict=True)), indexing="ij")
     points = np.stack([grid.ravel() for grid in grids], axis=1).astype(np.int64)
-    scores = network_eval.scores(network, points)
-    labels = network_eval.best(scores).tolist()
-    rows = zip(points.tolist(), labels, scores.tolist(), strict=True)
-    return [logic.holds(predicate, point, label, score) for point, label, score in rows]
-
-
-def _runs(network: IntNetwork, predicate: Predicate, leaf: Leaf) -> Iterator[Box]:
-    """The points of a leaf where the predicate is true, in runs along the last input that varies."""
-    widths = [b - a for a, b in zip(leaf.low, leaf.high, strict=True)]
-    along = max((k for k, width in enumerate(widths) if width > 1), default=len(widths) - 1)
-    outer = [
-        range(a, b) if k != along else range(a, a + 1) for k, (a, b) in enumerate(zip(leaf.low, leaf.high, strict=True))
-    ]
-    for corner in np.ndindex(*(len(r) for r in outer)):
-        low = tuple(r[i] for r, i in zip(outer, corner, strict=True))
-        high = tuple(a + 1 if k != along else leaf.high[k] for k, a in enumerate(low))
-        start = None
-        for step, true in enumerate([*_holds(network, predicate, low, high), False]):
-            if true and start is None:
-                start = step
-            elif not true and start is not None:
-                first, end = low[along] + start, low[along] + step
-                yield Box(_with(low, along, first), _with(high, along, end))
-                start = None
+    true = _holds(network, predicate, points)
+    if true.all():
+        yield Box(low, high)
+        return
+    # Inputs behind `along` do not vary, so that consecutive rows of `points` lie along it.
+    lines = np.pad(true.reshape(-1, widths[along]).astype(np.int8), ((0, 0), (1, 1)))
+    steps = np.diff(lines, axis=1)
+    starts, ends = np.argwhere(steps == 1), np.argwhere(steps == -1)
+    for (line, start), (_, end) in zip(starts.tolist(), ends.tolist(), strict=True):
+        corner = tuple(points[line * widths[along]].tolist())
+        first, last = low[along] + start, low[along] + end
+        yield Box(_with(corner, along, first), _with(tuple(c + 1 for c in corner), along, last))

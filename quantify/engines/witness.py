@@ -23,6 +23,11 @@ SECONDS = 5.0
 """What the search for an input may take when it is not proven that there is one."""
 
 
+def failures(case: GridCase) -> tuple[str, ...]:
+    """Names of the case's queries of failures."""
+    return tuple(query.name for query in case.queries if query.name.rpartition("/")[2] in FAILURES)
+
+
 def search(
     grid: GridProblem,
     case: GridCase,
@@ -41,7 +46,7 @@ def search(
         centre: Of a ball; inputs found are moved towards it, feature by feature, while the query holds.
     """
     for query in case.queries:
-        if query.name.rpartition("/")[2] not in FAILURES:
+        if query.name not in failures(case):
             continue
         if query.name in counts and counts[query.name].upper == 0:
             continue

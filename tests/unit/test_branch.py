@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import resource
 import time
 from fractions import Fraction
 
@@ -21,6 +22,7 @@ from random_networks import (
 )
 
 from quantify.engines.branch import ENGINE, BranchEngine
+from quantify.engines.branch_checkpoint import Checkpoints
 from quantify.engines.branch_plan import Tuning
 from quantify.engines.branch_record import boxes_where, leaves
 from quantify.engines.descent import native_module
@@ -251,33 +253,87 @@ def test_open_leaves_are_in_the_record():
 
 
 # --- checkpoints ---------------------------------------------------------------------------------------------------
+FINE = Tuning(leaf_points=2, credit_points=64, local_points=4)
+
+
 def test_resumed_work_counts_everything_once(tmp_path):
     problem = relu_problem(7, [9, 9], (24, 24, 24, 24))
     case = problem.cases[0]
     expected = exactly(grid_count(problem.network, problem.sizes))
-    engine = BranchEngine(checkpoint=tmp_path, tuning=Tuning(leaf_points=2, credit_points=64, local_points=4))
     for _ in range(3):  # a spent limit still lets one round of boxes pass, on machines of every speed
-        engine.count(problem, case, Limits.starting_now(0.0), Progress())
-    assert len(list(tmp_path.glob("*.npz"))) == 1
-    assert ends(engine, problem, Limits(jobs=2)) == expected
+        with Checkpoints(tmp_path) as kept:
+            BranchEngine(checkpoint=kept, tuning=FINE).count(problem, case, Limits.starting_now(0.0), Progress())
+            assert next(kept.finish(complete=False)).status == "ok"
+    assert len(list(tmp_path.iterdir())) == 1
+    for _ in range(2):  # finished work is kept too, until the run over all cases ends
+        with Checkpoints(tmp_path) as kept:
+            assert ends(BranchEngine(checkpoint=kept, tuning=FINE), problem, Limits(jobs=2)) == expected
+    with Checkpoints(tmp_path) as kept:
+        assert ends(BranchEngine(checkpoint=kept, tuning=FINE), problem, Limits(jobs=2)) == expected
+        assert "went on" in next(kept.finish(complete=True)).detail
     assert not list(tmp_path.iterdir())
+
+
+def test_work_of_another_model_is_not_taken_up(tmp_path):
+    one, other = (relu_problem(seed, [9, 9], (24, 24, 24, 24)) for seed in (7, 8))
+    with Checkpoints(tmp_path) as kept:
+        BranchEngine(checkpoint=kept, tuning=FINE).count(one, one.cases[0], Limits.starting_now(0.0), Progress())
+        list(kept.finish(complete=False))
+    with Checkpoints(tmp_path) as kept:
+        found = ends(BranchEngine(checkpoint=kept, tuning=FINE), other)
+        assert "none of it was used" in next(kept.finish(complete=True)).detail
+    assert found == exactly(grid_count(other.network, other.sizes))
+    left = [path.name for path in tmp_path.iterdir()]
+    assert left == [f"branch-{one.digest(one.cases[0])}.npz"]
+
+
+def test_a_folder_serves_one_run_at_a_time(tmp_path):
+    with Checkpoints(tmp_path), pytest.raises(InputError, match="in use"):
+        Checkpoints(tmp_path)
+    with Checkpoints(tmp_path):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="kept in"):
+        Checkpoints(tmp_path / "file")
+
+
+def test_a_full_disk_costs_the_file_but_no_bounds(tmp_path):
+    problem = relu_problem(7, [9, 9], (24, 24, 24, 24))
+    case = problem.cases[0]
+    with Checkpoints(tmp_path) as kept:
+        engine = BranchEngine(checkpoint=kept, tuning=FINE)
+        engine.count(problem, case, Limits.starting_now(0.0), Progress())
+        file = next(tmp_path.iterdir())
+        before = file.read_bytes()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, limits[1]))
+        try:
+            counts = engine.count(problem, case, Limits.starting_now(0.0), Progress())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert all(count.lower < count.upper for count in counts.values())
+        (check,) = kept.finish(complete=False)
+        assert check.status == "failed"
+        assert "could not be written" in check.detail
+        assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
 
 def test_a_checkpoint_that_does_not_add_up_is_refused(tmp_path):
     problem = relu_problem(3, [10, 10, 10], (1 << 12,) * 4)
     case = problem.cases[0]
-    engine = BranchEngine(checkpoint=tmp_path)
-    engine.count(problem, case, Limits.starting_now(0.05), Progress())
-    path = next(tmp_path.glob("*.npz"))
-    with np.load(path) as saved:
-        arrays = dict(saved)
-    arrays["high"][0, 0] += 1
-    np.savez(path, **arrays)
-    with pytest.raises(InputError, match=r"add up|outside"):
-        engine.count(problem, case, Limits.starting_now(0.05), Progress())
-    path.write_bytes(b"PK\x03\x04 nonsense")
-    with pytest.raises(InputError, match="cannot be read"):
-        engine.count(problem, case, Limits.starting_now(0.05), Progress())
+    with Checkpoints(tmp_path) as kept:
+        engine = BranchEngine(checkpoint=kept)
+        engine.count(problem, case, Limits.starting_now(0.0), Progress())
+        path = next(tmp_path.glob("*.npz"))
+        with np.load(path) as saved:
+            arrays = dict(saved)
+        arrays["high"][0, 0] += 1
+        np.savez(path, **arrays)
+        with pytest.raises(InputError, match=r"add up|outside"):
+            engine.count(problem, case, Limits.starting_now(0.0), Progress())
+        path.write_bytes(b"PK\x03\x04 nonsense")
+        with pytest.raises(InputError, match="cannot be read"):
+            engine.count(problem, case, Limits.starting_now(0.0), Progress())
 
 
 # --- witnesses, refusals -------------------------------------------------------------------------------------------
