@@ -59,6 +59,8 @@ static int32_t table_storage(const network_shape *s)
     return s->pairs ? NETWORK_PAIRS : s->layers[0].wide ? NETWORK_64 : NETWORK_32;
 }
 
+static inline uint32_t pair_of(uint64_t low, uint64_t high) { return (uint32_t)(low & 0xFFFF) | (uint32_t)high << 16; }
+
 static int open_walk(network_task *task)
 {
     const network_shape *s = &task->shape;
@@ -73,6 +75,8 @@ static int open_walk(network_task *task)
     task->masks = lines(task->stride / 8);
     task->low = lines(4 * room * 8);
     if (!task->table || !task->base || !task->base_now || !task->masks || !task->low) return 0;
+    for (int32_t row = 0; s->lifted && row < (units + 1) / 2; row++)
+        ((uint32_t *)task->table)[row * task->stride] = pair_of(NETWORK_LIFT, NETWORK_LIFT);
     task->width = task->low + room;
     task->offset = task->width + room;
     task->tabled = task->offset + room;
@@ -87,6 +91,7 @@ network_task *network_open(const network_shape *shape, int32_t isa)
     if (!task) return NULL;
     task->shape = *shape;
     task->kernel = kernel;
+    task->shape.lifted = shape->lifted && kernel->lifts;
     task->buffers = calloc((size_t)shape->count + 1, sizeof *task->buffers);
     task->labels = lines(NETWORK_STRIP * 4);
     int ready = task->buffers && task->labels;
@@ -149,8 +154,6 @@ static inline uint32_t add_halves(uint32_t a, uint32_t b)
 {
     return ((a & 0x7FFF7FFF) + (b & 0x7FFF7FFF)) ^ ((a ^ b) & 0x80008000);
 }
-
-static inline uint32_t pair_of(uint64_t low, uint64_t high) { return (uint32_t)(low & 0xFFFF) | (uint32_t)high << 16; }
 
 /* Row r of the table at `points` further on: what is there, plus what one more of feature f adds. */
 static void extend_row(network_task *task, int32_t row, int32_t f, int64_t from, int64_t points)
@@ -281,9 +284,11 @@ static int64_t begin_tile(network_task *task)
     }
     int64_t points = task->full * values;
     if (s->pairs) {
-        int32_t even = units & ~1;
-        for (int32_t u = 0; u < even; u += 2) task->base_now[u / 2] = pair_of(task->base[u], task->base[u + 1]);
-        if (units & 1) task->base_now[even / 2] = pair_of(task->base[even], 0);
+        uint64_t turn = s->lifted ? (uint64_t)-1 : 1, lift = s->lifted ? NETWORK_LIFT : 0;
+        for (int32_t u = 0; u < units; u += 2) {
+            uint64_t other = u + 1 < units ? task->base[u + 1] : 0;
+            task->base_now[u / 2] = pair_of(lift + turn * task->base[u], lift + turn * other);
+        }
     } else if (!s->layers[0].wide) {
         for (int32_t u = 0; u < units; u++) task->base_now[u] = (uint32_t)task->base[u];
     }

@@ -3,6 +3,8 @@
 #include "evaluate.h"
 
 enum { NETWORK_STRIP = 64 };
+/* What a lifted table holds beside the sums, so that they are unsigned and what a tile subtracts is so too. */
+enum { NETWORK_LIFT = 0x7FFF };
 enum {
     NETWORK_NONE, NETWORK_RELU, NETWORK_LEAKY, NETWORK_SIGN, NETWORK_SHIFT, NETWORK_MAX, NETWORK_REQUANTISE
 };
@@ -24,6 +26,7 @@ typedef struct {
     int32_t labels; /* number of classes */
     int32_t difference;   /* the last layer is score 0 − score 1 alone: label 1 iff negative */
     int32_t pairs;        /* layer 0 fits 16 bits before and after a ReLU or nothing, and leaves pairs */
+    int32_t lifted;       /* pairs, a ReLU, and the sums of layer 0 fit 15 bits; cleared where the kernel cannot lift */
     int32_t fused;        /* pairs, and the only other layer is a difference */
     const int64_t *first; /* weights of layer 0, (inputs × outputs); NULL when no box will be walked */
 } network_shape;

@@ -181,6 +181,7 @@ class _Lowering:
                 "labels": labels,
                 "difference": difference,
                 "pairs": pairs,
+                "lifted": pairs and layers[0].activation == "relu" and self.spans[0][0].fits(15),
                 "fused": fused,
                 "first": first,
             },

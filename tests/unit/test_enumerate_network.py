@@ -95,7 +95,9 @@ def test_every_width_of_words_gives_the_exact_labels_and_scores(most: int) -> No
     assert refused == 0 or most > 1 << 30
 
 
-@pytest.mark.parametrize("reach", [126, 127, 128, 32_767, 32_768, 32_769, (1 << 31) - 1, 1 << 31, (1 << 31) + 1])
+@pytest.mark.parametrize(
+    "reach", [126, 127, 128, 16_383, 16_384, 16_385, 32_767, 32_768, 32_769, (1 << 31) - 1, 1 << 31, (1 << 31) + 1]
+)
 @pytest.mark.parametrize("turn", [1, -1])
 def test_sums_at_the_ends_of_words(reach: int, turn: int) -> None:
     """The largest sum is exactly at, or one beside, the end of 16 and of 32 bits, on both sides of 0."""
@@ -109,6 +111,57 @@ def test_sums_at_the_ends_of_words(reach: int, turn: int) -> None:
         wanted = [network_eval.point_label(problem.network, p) for p in every_point((2, 2)).tolist()]  # type: ignore[arg-type]
         for isa in AVAILABLE:
             assert counts(EnumerateEngine(isa), problem) == {"q0": wanted.count(0), "q1": wanted.count(1)}
+
+
+def stretched(rng: np.random.Generator, n: int, units: int, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and biases of units whose sums over n booleans lie between exactly low and high, both reached."""
+    weights, biases = [], []
+    for _ in range(units):
+        cuts = np.sort(rng.choice(np.arange(1, high - low), n - 1, replace=False))
+        row = np.diff([0, *cuts, high - low]) * rng.choice((-1, 1), n)
+        weights.append(row)
+        biases.append(low - int(row[row < 0].sum()))
+    return np.array(weights), np.array(biases)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-16_384, 16_383), (-16_384, 16_384), (-16_385, 16_383), (-32_768, 32_767), (3, 32_767)]
+)
+@pytest.mark.parametrize("layers", [2, 3])
+@pytest.mark.parametrize("cap", [None, 9_000])
+def test_sums_that_just_fit_a_word_over_several_tiles(low: int, high: int, layers: int, cap: int | None) -> None:
+    """From one end of 15 or 16 bits to the other, and one beyond, in boxes that start anywhere."""
+    n, units = 13, 7
+    rng = np.random.default_rng(high + layers)
+    weights, biases = stretched(rng, n, units, low, high)
+    first = IntLayer(Rows.dense(weights), biases, "relu", cap=cap)
+    between = IntLayer(Rows.dense(rng.integers(-2, 3, (4, units))), rng.integers(-9, 10, 4), "relu")
+    inputs = units if layers == 2 else 4
+    last = rng.integers(-99, 100, inputs)
+    positions = every_point((2,) * n)
+    values = np.minimum(np.maximum(positions @ weights.T + biases, 0), high if cap is None else cap)
+    assert cap is not None or (values.min(), values.max()) == (max(low, 0), high)
+    if layers == 3:
+        values = np.maximum(values @ between.rows.to_dense().T + between.bias, 0)
+    scores = values @ last
+    middle = int(np.median(scores))
+    final = IntLayer(Rows.dense(np.stack([last, np.zeros(inputs, np.int64)])), np.array([0, middle]))
+    network = IntNetwork(n, (first, final) if layers == 2 else (first, between, final), 2)
+    says = scores < middle
+    for held in ((), (0,), (0, 5), (12,)):
+        low_end, high_end = [0] * n, [2] * n
+        inside = np.ones(len(positions), bool)
+        for f in held:
+            low_end[f] = 1
+            inside &= positions[:, f] == 1
+        queries = (GridQuery("q0", HasLabel((0,))), GridQuery("q1", HasLabel((1,))))
+        problem = GridProblem(
+            (2,) * n, 2, network, Measure(), (GridCase(Box(tuple(low_end), tuple(high_end)), queries, ()),)
+        )
+        wanted = {"q0": int((~says & inside).sum()), "q1": int((says & inside).sum())}
+        assert min(wanted.values()) > 0
+        for isa in AVAILABLE:
+            assert counts(EnumerateEngine(isa), problem) == wanted
 
 
 def test_ties_go_to_the_lowest_index() -> None:
