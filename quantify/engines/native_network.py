@@ -122,9 +122,10 @@ def lower(
         features = tuple(f for f in features if high[f] - low[f] > 1)
         network = _folded(network, low, features)
         low, high = [low[f] for f in features], [high[f] for f in features]
-    if network.outputs == 2 and not scores and network.layers[-1].activation == "none":
+    difference = network.outputs == 2 and not scores and network.layers[-1].activation == "none"
+    if difference:
         network = _difference(network)
-    return _Lowering(network, low, high, labels, features, walk).made()
+    return _Lowering(network, low, high, labels, features, walk, difference).made()
 
 
 class _Lowering:
@@ -136,6 +137,7 @@ class _Lowering:
         labels: int,
         features: tuple[int, ...],
         walk: bool,
+        difference: bool,
     ) -> None:
         from quantify.engines import _native
 
@@ -144,6 +146,7 @@ class _Lowering:
         self.labels = labels
         self.features = features
         self.walk = walk
+        self.difference = difference
         self.keep: list[Any] = []
         self.inputs = Span(np.array(low, object), np.array([h - 1 for h in high], object))
         self.spans = spans(network, low, high)
@@ -153,7 +156,7 @@ class _Lowering:
         layers = self.network.layers
         native = self.ffi.new("network_layer[]", len(layers))
         stored = [self._storage(k) for k in range(len(layers))]
-        difference = self.network.outputs == 1
+        difference = self.difference
         last = WIDE if self.wide[-1] else WORDS
         operations = 0.0
         for k, layer in enumerate(layers):
