@@ -232,7 +232,13 @@ static inline void add_weights(network_task *task, int32_t f, int64_t times)
 {
     int32_t units = task->shape.layers[0].outputs;
     const int64_t *w = task->shape.first + (int64_t)f * units;
-    for (int32_t u = 0; u < units; u++) task->base[u] += (uint64_t)w[u] * (uint64_t)times;
+    uint64_t *base = task->base;
+    if (times == 1)
+        for (int32_t u = 0; u < units; u++) base[u] += (uint64_t)w[u];
+    else if (times == -1)
+        for (int32_t u = 0; u < units; u++) base[u] -= (uint64_t)w[u];
+    else
+        for (int32_t u = 0; u < units; u++) base[u] += (uint64_t)w[u] * (uint64_t)times;
 }
 
 static void seek(network_task *task, int64_t tile)
@@ -326,10 +332,7 @@ void network_count(network_task *task, int64_t first, int64_t tiles, uint64_t *c
     for (int64_t t = 0; t < tiles; t++) {
         int64_t points = begin_tile(task);
         if (task->shape.fused) {
-            uint64_t ones = 0;
-            int64_t whole = points / NETWORK_STRIP, rest = points % NETWORK_STRIP;
-            for (int64_t w = 0; w < whole; w++) ones += (uint64_t)__builtin_popcountll(task->masks[w]);
-            if (rest) ones += (uint64_t)__builtin_popcountll(task->masks[whole] & (((uint64_t)1 << rest) - 1));
+            uint64_t ones = task->kernel->ones(task->masks, points);
             counts[0] += (uint64_t)points - ones;
             counts[1] += ones;
         } else {
