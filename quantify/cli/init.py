@@ -22,12 +22,17 @@ def examples() -> list[str]:
 
 @click.command("init")
 @click.option("--example", "name", metavar="NAME", help="relations, digits or cancer.")
+@click.option("--ci", metavar="SYSTEM", help="Print a pipeline with the gate instead: github or gitlab.")
 @click.argument("folder", type=FILE, required=False)
-def command(name: str | None, folder: Path | None) -> int:
+def command(name: str | None, ci: str | None, folder: Path | None) -> int:
     """Copy an example into FOLDER (its name unless given) and train its model.
 
     Afterwards the folder holds train.py, model.pkl, property.yaml and the data they need.
     """
+    if ci is not None:
+        if name is not None or folder is not None:
+            raise click.UsageError("--ci prints a pipeline and copies no example")
+        return _print_pipeline(ci)
     known = examples()
     if name is None or name not in known:
         wrong = "which example?" if name is None else f"there is no example called {name!r}"
@@ -47,4 +52,17 @@ def command(name: str | None, folder: Path | None) -> int:
         )
     click.echo(done.stdout.decode(errors="replace").strip())
     click.echo(f"next: cd {target} && quantify count model.pkl --property property.yaml --cross-check")
+    return 0
+
+
+def pipelines() -> list[str]:
+    """Names of the CI systems that there is a template for."""
+    return sorted(path.stem for path in templates_dir("ci").glob("*.yml"))
+
+
+def _print_pipeline(system: str) -> int:
+    known = pipelines()
+    if system not in known:
+        raise InputError(f"there is no template for {system!r}", f"choose one of: {', '.join(known)}")
+    click.echo((templates_dir("ci") / f"{system}.yml").read_text(encoding="utf-8"), nl=False)
     return 0

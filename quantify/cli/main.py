@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "Compare several models on one property.",
     "emit": "Write the C program or the CNF formula of a property.",
     "cnf": "Count the models of a DIMACS file, projected.",
+    "gate": "Decide by a policy, from the evidence on record.",
     "evidence": "List, show, export and verify what was recorded.",
     "doctor": "Show every tool, where it is, and whether it counts correctly.",
     "init": "Copy a worked example into a new folder.",
@@ -60,7 +61,7 @@ def cli() -> None:
     """How many inputs of a finite domain does a trained model get wrong?
 
     Exactly, between proven bounds, or with a stated error probability.
-    Exit codes: 0 fine, 2 bad input, 3 undecided (a limit was reached), 4 two ways disagree.
+    Exit codes: 0 fine, 1 a rule of the gate fails, 2 bad input, 3 undecided, 4 two ways disagree.
     """
 
 

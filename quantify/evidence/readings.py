@@ -177,6 +177,7 @@ def _plain(
         group=group,
         risk=rate.risk,
         epsilon=max((count.epsilon for count in pac if count.epsilon is not None), default=None),
+        delta=max((count.delta for count in pac if count.delta is not None), default=None),
         sides=sides if sides in (1, 2) else 0,  # type: ignore[arg-type]
         support=support,
         problem=problem,

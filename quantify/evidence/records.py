@@ -114,7 +114,7 @@ def _plain(value: Any) -> Any:
 
 def _reading(plain: Mapping[str, Any]) -> Reading:
     found = dict(plain)
-    for name in ("lower", "upper", "value", "risk", "epsilon"):
+    for name in ("lower", "upper", "value", "risk", "epsilon", "delta"):
         if name in found:
             found[name] = from_ratio(found[name])
     found["guarantee"] = Guarantee[found["guarantee"].upper().replace("-", "_")]

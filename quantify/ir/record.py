@@ -91,6 +91,8 @@ class Reading:
     """What the draws are hits of: the rate itself, or for f1 the share J = TP/(TP+FP+FN), f1 being 2J/(1+J)."""
     epsilon: Fraction | None = None
     """pac: relative tolerance of each count."""
+    delta: Fraction | None = None
+    """pac: error probability of each count; `risk` is the sum over the counts."""
     sides: Literal[0, 1, 2] = 0
     """pac: how the tolerance enters: by (1+ε)^sides on the odds, or for 0 by (1+ε) on the rate itself."""
     support: int | None = None

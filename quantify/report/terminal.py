@@ -23,6 +23,11 @@ STATUS_STYLES = {
     "measured": "cyan",
     "failed": "bold red",
     "skipped": "dim",
+    "PASS": "green",
+    "MANUAL_REVIEW": "yellow",
+    "INSUFFICIENT_EVIDENCE": "yellow",
+    "FAIL": "bold red",
+    "INVALID": "bold red",
 }
 LONGEST_WORD = 32
 """Words up to this length, numbers above all, are not broken into lines."""

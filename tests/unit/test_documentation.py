@@ -11,8 +11,11 @@ from click.testing import CliRunner
 from property_files import hand_model
 
 from quantify import engines, properties
-from quantify.cli.init import examples
+from quantify.cli.init import examples, pipelines
 from quantify.cli.main import COMMANDS, cli
+from quantify.gate import policy
+from quantify.ir.record import METRICS
+from quantify.ir.verdict import REASONS, Outcome
 from quantify.properties import domain, yaml
 from quantify.properties.library import LIBRARY
 from quantify.properties.scope import FUNCTIONS
@@ -20,6 +23,7 @@ from quantify.properties.scope import FUNCTIONS
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROPERTIES = (ROOT / "docs/properties.md").read_text(encoding="utf-8")
+GATE = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OTHER_PROGRAMS = {"--require-tools", "--force"}
 BLOCKS = [
@@ -60,6 +64,23 @@ def test_commands_are_shown_with_options_they_have() -> None:
             assert set(re.findall(r" (--[a-z-]+)", line)) <= options_of(line.split()[1]), line
 
 
+def test_the_gate_page_is_complete() -> None:
+    for word in (*policy.TOP, *policy.RULE, *METRICS, *REASONS, *policy.RUNGS, *(outcome.value for outcome in Outcome)):
+        assert f"`{word}`" in GATE, word
+
+
+@pytest.mark.parametrize("system", pipelines())
+def test_pipelines_use_commands_and_options_that_exist(system: str) -> None:
+    shown = CliRunner().invoke(cli, ["init", "--ci", system])
+    assert shown.exit_code == 0
+    assert isinstance(yaml.parse(shown.output.encode(), system), yaml.Mapping)
+    lines = re.findall(r"^[^#\n]*\bquantify ([a-z]+) (.*)", shown.output, re.M)
+    assert {command for command, _ in lines} == {"count", "gate"}
+    for command, rest in lines:
+        assert set(re.findall(r"--[a-z-]+", rest)) <= options_of(command)
+    assert f"quantify init --ci {system}" in GATE
+
+
 def test_the_table_of_engines_is_complete() -> None:
     rows = re.findall(r"^\| `([a-z]+)` \| .* \| (?:exact|sampled|prob-exact).* \|$", README, re.M)
     assert set(rows) == {*engines.discover(), "sample", "cnf"}
@@ -81,6 +102,9 @@ def test_the_language_page_is_complete() -> None:
 def test_property_files_can_be_read(tmp_path: Path, info: str, block: str) -> None:
     path = tmp_path / "property.yaml"
     path.write_text(block, encoding="utf-8")
+    if info == "policy":
+        assert policy.load(path).rules
+        return
     if info != "fragment":
         assert properties.load(path).kind
         return

@@ -27,7 +27,7 @@ def record(number: int = 0, **changes: Any) -> Record:
     reading = Reading("violation", "property", "phi", HUGE, HUGE, HUGE, Guarantee.EXACT, support=10**400, problem="p")
     pac = Reading(
         "f1", "property", "phi", Fraction(0), Fraction(1), Fraction(1, 2), Guarantee.PAC, group="yes",
-        risk=Fraction(2, 5), epsilon=Fraction(4, 5), sides=2, reason="vacuous", need="more",
+        risk=Fraction(2, 5), epsilon=Fraction(4, 5), delta=Fraction(1, 5), sides=2, reason="vacuous", need="more",
     )  # fmt: skip
     sampled = proportion("accuracy", "property", "phi", Draws(3, 9, unknown=1))
     made = Record(

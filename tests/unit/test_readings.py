@@ -101,7 +101,7 @@ def test_f1_by_draws_is_that_of_the_counts() -> None:
 def test_pac_ratios_carry_twice_delta_and_the_tolerance_on_both_sides() -> None:
     counts = {"satisfied": pac(600), "violated": pac(200)}
     violation = found(evidence("safety", (counts, 10**6, None)))["violation", None]
-    assert (violation.risk, violation.epsilon, violation.sides) == (F(2, 100), F(1, 2), 2)
+    assert (violation.risk, violation.epsilon, violation.delta, violation.sides) == (F(2, 100), F(1, 2), F(1, 100), 2)
     # odds 1/3, divided and multiplied by (1 + 1/2)² = 9/4 (the ends of the counts were rounded outward)
     for end, odds in ((violation.lower, F(1, 3) / F(9, 4)), (violation.upper, F(1, 3) * F(9, 4))):
         assert abs(end / (1 - end) - odds) < F(1, 100)

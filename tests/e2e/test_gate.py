@@ -1,0 +1,176 @@
+"""`quantify gate` as typed: count, record, decide; every outcome with its exit code and in every form."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from ci_formats import read_junit, read_sarif
+from sklearn.tree import DecisionTreeClassifier
+
+from quantify.evidence.store import Store
+from quantify.ir.count import Guarantee
+from quantify.ir.record import DataRef, Reading, Record
+from quantify.report.json import schema
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+GRID = np.array([(a, b) for a in range(16) for b in range(16)])
+SAFETY = "property: safety\nname: small\nDOMAIN\nassume: 'a >= 3'\nassert: \"label != 'low'\"\n"
+COUNT = ("count", "model.pkl", "--property", "property.yaml", "--record", "--quiet")
+
+
+@pytest.fixture
+def truth(small_tree: DecisionTreeClassifier, write_property: Callable[[str], Path]) -> Fraction:
+    """The share of violations, by asking scikit-learn about every input; the property is written."""
+    write_property(SAFETY)
+    answers = small_tree.predict(GRID[GRID[:, 0] >= 3])
+    return Fraction(int((answers == "low").sum()), len(answers))
+
+
+@pytest.fixture
+def gate(quantify: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Run the gate on a policy; all its files are checked, must agree, and the JSON is returned."""
+
+    def run(text: str, outcome: str, exit_code: int) -> dict[str, Any]:
+        (tmp_path / "release.yaml").write_text(text, encoding="utf-8")
+        done = quantify("gate", "release.yaml", "--json", "v.json", "--junit", "v.xml", "--sarif", "v.sarif")
+        assert done.returncode == exit_code, done.stderr
+        answer: dict[str, Any] = json.loads((tmp_path / "v.json").read_text())
+        jsonschema.validate(answer, schema("gate"))
+        assert (answer["outcome"], answer["exit_code"]) == (outcome, exit_code)
+        assert outcome in done.stdout
+        suite = read_junit(tmp_path / "v.xml")
+        outcomes = [rule["outcome"] for rule in answer["rules"]]
+        assert [case[0].attrib["type"] if len(case) else "PASS" for case in suite.iter("testcase")] == outcomes
+        sarif = read_sarif(tmp_path / "v.sarif")
+        assert [result["properties"]["outcome"] for result in sarif["results"]] == outcomes
+        assert sarif["invocations"][0]["exitCode"] == exit_code
+        texts = [done.stdout, (tmp_path / "v.xml").read_text(), (tmp_path / "v.sarif").read_text()]
+        for rule in answer["rules"]:
+            for source in rule["evidence"]:
+                assert all(source["digest"][: 12 if text is done.stdout else 64] in text for text in texts[1:])
+                if source["use"] == "decides":
+                    assert source["digest"][:12] in done.stdout
+            for reason in rule["reasons"]:
+                assert rule["outcome"] == "PASS" or all(reason["code"] in text for text in texts)
+        return answer
+
+    return run
+
+
+def test_exact_counts_decide_to_the_last_input(
+    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction
+) -> None:
+    assert quantify(*COUNT).returncode == 0
+    rule = "rules:\n  - {{id: unsafe, metric: violation, property: small, max: {}}}\n"
+    answer = gate(rule.format(truth), "PASS", 0)
+    assert answer["rules"][0]["interval"] == {
+        "lower": f"{truth.numerator}/{truth.denominator}", "upper": f"{truth.numerator}/{truth.denominator}",
+        "value": float(truth), "guarantee": "exact", "confidence": None,
+    }  # fmt: skip
+    answer = gate(rule.format(truth - Fraction(1, 10**30)), "FAIL", 1)
+    assert [source["use"] for source in answer["rules"][0]["evidence"]] == ["decides"]
+
+
+def test_evidence_that_is_missing_too_weak_or_stale_is_insufficient(
+    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
+) -> None:
+    rule = "rules:\n  - {id: unsafe, metric: violation, property: small, max: 0.9}\n"
+    assert gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "never_measured"
+    assert quantify(*COUNT, "--engine", "sample", "--samples", "2000").returncode == 0
+    assert gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "guarantee_too_low"
+    assert gate("least_guarantee: sampled\n" + rule, "PASS", 0)["rules"][0]["interval"]["confidence"] == 0.95
+    assert quantify(*COUNT).returncode == 0
+    gate(rule, "PASS", 0)
+    other = DecisionTreeClassifier(max_depth=1, random_state=1).fit(GRID, np.where(GRID[:, 0] < 9, "low", "high"))
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(other))
+    assert gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "stale"
+    assert gate("model: model.pkl\n" + rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "stale"
+
+
+def test_draws_that_would_do_do(quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction) -> None:
+    """The number that the gate asks for decides when it is drawn, up to the luck of the draw."""
+    near = truth + Fraction(1, 50)
+    policy = f"least_guarantee: sampled\nrules:\n  - {{id: unsafe, metric: violation, property: small, max: {near}}}\n"
+    assert quantify(*COUNT, "--engine", "sample", "--samples", "500").returncode == 0
+    (need,) = gate(policy, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["needs"]
+    assert need["kind"] == "samples"
+    assert quantify(*COUNT, "--engine", "sample", "--samples", 3 * need["amount"], "--seed", "1").returncode == 0
+    gate(policy, "PASS", 0)
+
+
+def test_an_approximate_interval_is_for_a_person_and_a_contradiction_for_nobody(
+    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
+) -> None:
+    assert quantify(*COUNT).returncode == 0
+    seeds = Reading(
+        "correct", "recipe", "loan", Fraction(83, 100), Fraction(92, 100), Fraction(88, 100), Guarantee.SAMPLED,
+        risk=Fraction(1, 20), approximate=True,
+    )  # fmt: skip
+    with Store(tmp_path / ".quantify" / "evidence.db") as store:
+        counted = store.latest("count").record
+        store.add(Record("seeds", counted.created, counted.tool, (seeds,)))
+        rule = "rules:\n  - {id: recipe, metric: correct, recipe: loan, min: 0.8}\n"
+        gate(rule, "MANUAL_REVIEW", 3)
+        gate("allow_approximate_methods: true\n" + rule, "PASS", 0)
+        off = tuple(
+            Reading(one.metric, one.about, one.subject, one.lower / 2, one.lower / 2, one.lower / 2, Guarantee.EXACT)
+            for one in counted.readings
+        )
+        store.add(Record("count", counted.created, counted.tool, off, counted.model, counted.property, counted.data))
+        rule = "rules:\n  - {id: unsafe, metric: violation, property: small, max: 1}\n"
+        assert gate(rule, "INVALID", 4)["rules"][0]["reasons"][0]["code"] == "contradiction"
+        cases = DataRef("cases", "cases.csv", "a" * 64)
+        store.add(Record("leakage", counted.created, counted.tool, data=(cases,), status="invalid"))
+        gate("leakage: required\n" + rule, "INVALID", 4)
+
+
+def test_a_changed_record_is_invalid(
+    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
+) -> None:
+    import sqlite3
+
+    assert quantify(*COUNT).returncode == 0
+    connection = sqlite3.connect(tmp_path / ".quantify" / "evidence.db")
+    connection.execute("UPDATE records SET content = replace(content, '\"tree\"', '\"bush\"')")
+    connection.commit()
+    connection.close()
+    answer = gate("rules:\n  - {id: unsafe, metric: violation, property: small, max: 1}\n", "INVALID", 4)
+    assert answer["rules"][0]["reasons"][0]["code"] == "tampered"
+
+
+def test_bad_policies_are_one_error_with_a_line(quantify: Run, tmp_path: Path) -> None:
+    for text, said in (
+        ("rules: []\n", "release.yaml:1: "),
+        (
+            "rules:\n  - {id: a, metric: vilation, property: p, max: 0}\n",
+            "release.yaml:2: metric: 'vilation' is unknown",
+        ),
+    ):
+        (tmp_path / "release.yaml").write_text(text)
+        done = quantify("gate", "release.yaml", "--json", "v.json")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert "hint: " in done.stderr
+        assert not (tmp_path / "v.json").exists()
+    assert quantify("gate", "none.yaml").returncode == 2
+    (tmp_path / "release.yaml").write_text("rules:\n  - {id: a, metric: violation, property: p, max: 0}\n")
+    assert quantify("gate", "release.yaml", "--json", "-", "--junit", "-").returncode == 2
+
+
+def test_names_that_no_xml_allows_are_replaced(
+    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction
+) -> None:
+    gate(
+        'rules:\n  - {id: "a\\u0001<&>\\"", metric: violation, property: "p\\u0008]]>", max: 0}\n',
+        "INSUFFICIENT_EVIDENCE",
+        3,
+    )
