@@ -105,20 +105,19 @@ def prepare(model_path: Path, property_path: Path, options: Options, progress: P
     )
     if options.cross_check and problem.model.library_predict is not None:
         progress.update("asking the library itself")
-        checks = (*checks, _ask_library(problem, options))
+        checks = (*checks, _ask_library(problem, grid, options))
     notes = tuple(Check("note", "ok", note) for note in problem.notes)
     return Prepared(problem, grid, checks + notes)
 
 
-def _ask_library(problem: Problem, options: Options) -> Check:
+def _ask_library(problem: Problem, grid: GridProblem, options: Options) -> Check:
     """The library that the model comes from, where predict is an evaluator of ours; skipped when not installed."""
-    assert problem.model.library_predict is not None
     decision = "argmax" if problem.network is None else problem.network.decision
+    answers = discretise.LibraryAnswers(problem.model, decision)
     try:
-        library = problem.model.library_predict(decision)
+        return discretise.check_library(problem, grid, answers, seed=options.limits.seed)
     except MissingToolError as error:
         return Check("library", "skipped", f"{error.message}: {error.hint}")
-    return discretise.check_library(problem, library, seed=options.limits.seed)
 
 
 def count(

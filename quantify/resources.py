@@ -1,7 +1,8 @@
-"""Limits on time, memory and workers, and where the files shipped with the package lie."""
+"""Limits on time, memory and workers; where caches and the files shipped with the package lie."""
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,14 @@ class Progress:
 
     def update(self, message: str, done: int = 0, total: int = 0) -> None:
         """Say that `done` of `total` units of the work called `message` are finished (0 of 0: unknown)."""
+
+
+def cache_folder() -> Path:
+    """`QUANTIFY_CACHE`, else the user's cache folder."""
+    named = os.environ.get("QUANTIFY_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "quantify")
 
 
 def templates_dir(kind: str) -> Path:

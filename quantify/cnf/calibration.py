@@ -18,7 +18,7 @@ from quantify.cnf.formula import Cnf, Counter, CounterAnswer, CounterTool
 from quantify.cnf.known_counts import Known, known_counts
 from quantify.errors import ContradictionError, MissingToolError
 from quantify.ir.count import Guarantee
-from quantify.resources import Limits
+from quantify.resources import Limits, cache_folder
 
 EPSILON = Fraction(4, 5)
 DELTA = Fraction(1, 10**6)
@@ -100,14 +100,6 @@ def require_calibrated(counter: Counter, limits: Limits) -> Calibration:
             f"do not use it: choose another with --counter, or install it anew ({counter.install})",
         )
     return result
-
-
-def cache_folder() -> Path:
-    """`QUANTIFY_CACHE`, else the user's cache folder."""
-    named = os.environ.get("QUANTIFY_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "quantify")
 
 
 def _failure(known: Known, answer: CounterAnswer) -> str:

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
-from quantify.cnf import calibration
 from quantify.cnf.cbmc import FLAGS, translate_line
 from quantify.cnf.codegen import harness
 from quantify.cnf.formula import Cnf
@@ -37,7 +36,7 @@ from quantify.ir.predicate import (
     Within,
 )
 from quantify.ir.problem import Ball, Box, GridCase, GridProblem, GridQuery, GridTree, Region
-from quantify.resources import Limits
+from quantify.resources import Limits, cache_folder
 from quantify.tools import locate
 
 SIZES = (11, 4, 3, 2)
@@ -92,7 +91,7 @@ def _entry(tool: locate.Tool) -> Path:
     digest = hashlib.sha256(repr((asdict(tool), FLAGS)).encode())
     for known in known_counts():
         digest.update(f"{known.count} {harness(known.line, known.region, known.query)}".encode())
-    return calibration.cache_folder() / "calibration" / f"cbmc-{digest.hexdigest()[:32]}"
+    return cache_folder() / "calibration" / f"cbmc-{digest.hexdigest()[:32]}"
 
 
 def known_counts() -> Iterator[Known]:

@@ -27,6 +27,8 @@ Points = NDArray[np.int64]
 
 WHOLE = 2**20
 """Domains of at most this many inputs are compared in full."""
+LIBRARY_WHOLE = 2**16
+"""The same where the library itself is asked."""
 CELLS = 2**16
 """Matrix cells of one chunk, which so stays in the processor's cache."""
 FEWEST_ROWS = 1024
@@ -61,37 +63,47 @@ def check_network(problem: Problem, grid: GridProblem, *, seed: int, samples: in
     Raises:
         ContradictionError: Real function and library disagree on an input, and no rounding error explains it.
     """
-    counted = grid.network
+    counted, real = grid.network, _real_function(problem, grid)
     assert counted is not None
-    real = counted if counted.exact else lower_network(exact_mode(problem)).network
-    whole = problem.domain.size <= WHOLE and _affordable(problem, WHOLE) >= problem.domain.size
+    whole = _in_full(problem, WHOLE)
     tally = Tally()
     points = _every(problem) if whole else _some(problem, seed, _affordable(problem, samples))
     for block in points:
         _compare(problem, counted, real, block, tally)
-    scope = f"all {tally.compared} inputs" if whole else f"{tally.compared} inputs (uniform draws, regions, centres)"
-    return (*_checks(problem, counted, tally, scope), *_assumption(problem))
+    return (*_checks(problem, counted, tally, _scope(tally.compared, whole)), *_assumption(problem))
 
 
-def check_library(problem: Problem, library: Predict, *, seed: int, samples: int = 10_000) -> Check:
-    """Compare the evaluator behind `model.predict` with the library itself.
+def check_library(problem: Problem, grid: GridProblem, library: Predict, *, seed: int, samples: int = 10_000) -> Check:
+    """Compare the real function, and the evaluator behind `model.predict`, with the library itself.
+
+    Domains of up to 2^16 inputs are compared in full; larger ones where `check_network` compares them.
+
+    Args:
+        library: Its answers; `LibraryAnswers` keeps them.
 
     Raises:
         ContradictionError: They disagree on an input, and no rounding error explains it.
+        MissingToolError: The library is not installed.
     """
-    whole = problem.domain.size <= samples
-    points = _every(problem) if whole else _some(problem, seed, samples)
-    compared = different = 0
-    for block in points:
+    real = _real_function(problem, grid)
+    whole = _in_full(problem, LIBRARY_WHOLE)
+    compared = real_differs = ours_differs = 0
+    for block in _every(problem) if whole else _some(problem, seed, _affordable(problem, samples)):
         inputs = to_inputs(problem, block)
-        ours, theirs = problem.model.predict(inputs), library(inputs)
-        unequal = np.asarray(ours != theirs, np.bool_)
-        _explained(problem, block, inputs, unequal, ours, theirs, "quantify's evaluator", "the library itself")
+        theirs = library(inputs)
+        exact, ours = network_eval.labels(real, block), problem.model.predict(inputs)
+        real_unequal, ours_unequal = (np.asarray(found != theirs, np.bool_) for found in (exact, ours))
+        _explained(problem, block, inputs, ours_unequal, ours, theirs, "quantify's evaluator", "the library itself")
+        _explained(problem, block, inputs, real_unequal, exact, theirs, "real arithmetic", "the library itself")
         compared += len(block)
-        different += int(unequal.sum())
-    detail = f"{compared} inputs: {different} labels differ, within float rounding" if different else ""
-    detail = detail or f"{compared} inputs: all labels agree with the library itself"
-    return Check("library", "measured" if different else "ok", detail)
+        real_differs += int(real_unequal.sum())
+        ours_differs += int(ours_unequal.sum())
+    name = getattr(library, "name", "the library itself")
+    scope = _scope(compared, whole)
+    if not real_differs and not ours_differs:
+        return Check("library", "ok", f"{scope}: all labels agree with {name}")
+    detail = f"{real_differs} labels of the real function and {ours_differs} of quantify's evaluator differ from {name}"
+    return Check("library", "measured", f"{scope}: {detail}, within float rounding")
 
 
 def may_differ(problem: Problem, grid: GridProblem, points: Points) -> bool:
@@ -107,12 +119,25 @@ def may_differ(problem: Problem, grid: GridProblem, points: Points) -> bool:
     return bool(problem.model.ambiguous(inputs, input_error(problem, inputs), decision).any())
 
 
+def _real_function(problem: Problem, grid: GridProblem) -> IntNetwork:
+    assert grid.network is not None
+    return grid.network if grid.network.exact else lower_network(exact_mode(problem)).network
+
+
 # --- where to compare ----------------------------------------------------------------------------------------------
 def _affordable(problem: Problem, samples: int) -> int:
     network = problem.model.structure
     assert isinstance(network, Network)
     weights = sum(len(layer.rows.columns) for layer in network.layers if hasattr(layer, "rows"))
     return max(FEWEST, min(samples, WORK // max(1, weights)))
+
+
+def _in_full(problem: Problem, most: int) -> bool:
+    return problem.domain.size <= most and _affordable(problem, most) >= problem.domain.size
+
+
+def _scope(compared: int, whole: bool) -> str:
+    return f"all {compared} inputs" if whole else f"{compared} inputs (uniform draws, regions, centres)"
 
 
 def _every(problem: Problem) -> Iterator[Points]:

@@ -74,3 +74,5 @@ class Model:
 
     Raises MissingToolError when it is not installed. None when `predict` is the library already.
     """
+    library_version: Callable[[], str | None] | None = None
+    """Networks: name and version of what `library_predict` asks, found without importing it; None: not installed."""

@@ -21,6 +21,7 @@ from quantify.ir.model import Decision, Model, Predict
 from quantify.ir.network import Network
 from quantify.readers.float_network import at_least, predictor
 from quantify.readers.hdf5_file import MAGIC, Hdf5File
+from quantify.readers.installed import TENSORFLOW, versions
 from quantify.readers.keras_config import CHAIN, SAVE_AGAIN, Architecture, LayerConfig, architecture, parse_json
 from quantify.readers.keras_layers import Builder, Wanted, Weights
 from quantify.readers.unpickle import printable
@@ -62,6 +63,7 @@ class KerasReader:
             accepts_missing=False,
             library=f"quantify's own {network.dtype} evaluation (file saved by Keras {version})",
             library_predict=lambda decision: library_predict(path, network, decision),
+            library_version=lambda: versions(("keras",), TENSORFLOW),
         )
 
 

@@ -13,6 +13,7 @@ from quantify.ir.model import Ambiguous, Decision, Model, Predict
 from quantify.ir.network import Network
 from quantify.readers.float_error import ambiguous as error_bound_ambiguous
 from quantify.readers.float_network import at_least, predictor, scores
+from quantify.readers.installed import versions
 from quantify.readers.onnx_file import EXPORT_AGAIN, INSTALL, read_graph
 from quantify.readers.onnx_layers import network_of
 from quantify.readers.unpickle import printable
@@ -54,6 +55,7 @@ class OnnxReader:
             library=f"quantify's own {network.dtype} evaluation (file written by {graph.producer})",
             ambiguous=ambiguous(network) if network.squash == "sigmoid" and network.head == "order" else None,
             library_predict=lambda decision: library_predict(path, network, decision),
+            library_version=lambda: versions(("onnxruntime",)),
         )
 
 

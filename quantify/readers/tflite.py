@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quantify.errors import InputError, MissingToolError
 from quantify.ir.model import Decision, Model, Predict
 from quantify.ir.network import Network, RequantiseLayer
+from quantify.readers.installed import TENSORFLOW, versions
 from quantify.readers.integer_network import scores
 from quantify.readers.tflite_file import CONVERT_AGAIN, DAMAGE, IDENTIFIER, Graph, Operator, Tensor, read_graph
 from quantify.readers.tflite_layers import FULL_INTEGER, SHAPES, Builder, scale_of, zero_of
@@ -52,6 +53,7 @@ class TfliteReader:
             library="quantify's own evaluation of TensorFlow Lite's reference kernels",
             predict_by=lambda decision: predictor(network, decision),
             library_predict=lambda decision: library_predict(path, network, decision),
+            library_version=lambda: versions(("ai-edge-litert", *TENSORFLOW)),
         )
 
 
