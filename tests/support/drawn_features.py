@@ -47,6 +47,8 @@ class Drawn:
     inputs: tuple[tuple[float, ...], ...]
     """The model's columns for each of them."""
     columns: tuple[str, ...]
+    codes: tuple[Fraction, ...] = ()
+    """The exact numbers that categories stand for, where they are written in the file."""
 
     @property
     def size(self) -> int:
@@ -158,7 +160,8 @@ def _codes(rng: random.Random, name: str, widest: int) -> Drawn:
     yaml = f"{{name: {quoted(name)}, type: categorical, values: {{{written}}}}}"
     words.sort(key=lambda word: Decimal(pairs[word]))
     inputs = tuple((float(pairs[word]),) for word in words)
-    return Drawn(name, "categorical", yaml, tuple(words), tuple(words), inputs, (name,))
+    codes = tuple(Fraction(pairs[word]) for word in words)
+    return Drawn(name, "categorical", yaml, tuple(words), tuple(words), inputs, (name,), codes)
 
 
 def _onehot(rng: random.Random, name: str, widest: int) -> Drawn:

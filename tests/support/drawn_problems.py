@@ -20,7 +20,6 @@ from drawn_features import NUMERIC, Drawn, decimal_text, draw_features, int_feat
 from drawn_models import draw_model, inputs_at, save
 from exact_eval import truths
 from numpy.typing import NDArray
-from sklearn.tree import DecisionTreeClassifier
 
 KINDS = ("safety", "safety", "classes", "learnability", "linf", "l1", "l0")
 FEATURE_KINDS = ("int", "int", "bool", "categorical", "codes", "onehot", "fixed", "fixed", "float32")
@@ -49,6 +48,10 @@ class Problem:
     """Under a product measure, the probability of each value of each feature."""
     texts: list[str] = field(default_factory=list)
     """The expressions of the property."""
+    scores: list[list[Fraction]] | None = None
+    """Of a network, its exact scores for each input."""
+    names: tuple[str, ...] = ()
+    """Of a network, the names of its scores."""
 
     def share(self, mask: Mask) -> Fraction:
         """Probability of the inputs in `mask`: their number over the domain's size, or their mass."""
@@ -69,19 +72,26 @@ def draw_problem(seed: int, folder: Path, kinds: tuple[str, ...] = KINDS, most_p
     rng = random.Random(seed)
     kind = rng.choice(kinds)
     room = rng.choices((64, 512, 2048, 8192, 65536), (15, 40, 32, 11, 2))[0] if most_points is None else most_points
-    builder = _Builder(rng, seed, kind, folder, room)
+    builder = Builder(rng, seed, kind, folder, room)
     return builder.robustness() if kind in ("linf", "l1", "l0") else builder.over_domain()
 
 
-class _Builder:
+class Builder:
+    """Draws one problem; subclasses say how its model is made and asked."""
+
     def __init__(self, rng: random.Random, seed: int, kind: str, folder: Path, room: int) -> None:
         self.rng, self.seed, self.kind, self.folder = rng, seed, kind, folder
         self.room = room
         self.missing = rng.random() < 0.35
+        self.kinds = FEATURE_KINDS
         self.lines = [f"property: {'robustness' if kind in ('linf', 'l1', 'l0') else kind}", f"name: seed {seed}"]
 
     # --- model and domain ---
-    def fitted(self, features: list[Drawn]) -> tuple[DecisionTreeClassifier, list[Drawn]]:
+    def features(self) -> list[Drawn]:
+        """In the order of the model's columns."""
+        return draw_features(self.rng, self.room, self.missing, self.kinds)
+
+    def fitted(self, features: list[Drawn]) -> tuple[Any, list[Drawn]]:
         """The model, and the features in the order in which the domain will list them."""
         rows = np.array([[self.rng.randrange(f.size) for f in features] for _ in range(self.rng.randint(8, 60))])
         model = draw_model(self.rng, features, inputs_at(features, rows))
@@ -94,7 +104,7 @@ class _Builder:
         self.model_features = features
         return model, listed
 
-    def answers(self, model: DecisionTreeClassifier, listed: list[Drawn], positions: NDArray[np.int64]) -> NDArray[Any]:
+    def answers(self, model: Any, listed: list[Drawn], positions: NDArray[np.int64]) -> NDArray[Any]:
         """`str` of the library's predict."""
         order = [next(i for i, f in enumerate(listed) if f.name == g.name) for g in self.model_features]
         names = getattr(model, "feature_names_in_", None)
@@ -103,7 +113,7 @@ class _Builder:
         found = model.predict(inputs_at(self.model_features, positions[:, order]))
         return np.array([str(label) for label in found])
 
-    def problem(self, model: DecisionTreeClassifier, listed: list[Drawn]) -> Problem:
+    def problem(self, model: Any, listed: list[Drawn]) -> Problem:
         positions = np.array(list(itertools.product(*(range(f.size) for f in listed))), np.int64)
         positions = positions.reshape(-1, len(listed))
         labels = self.answers(model, listed, positions)
@@ -137,13 +147,13 @@ class _Builder:
 
     # --- properties of the whole domain ---
     def over_domain(self) -> Problem:
-        model, listed = self.fitted(draw_features(self.rng, self.room, self.missing, FEATURE_KINDS))
+        model, listed = self.fitted(self.features())
         classes = [str(c) for c in model.classes_]
         problem = self.problem(model, listed)
         self.domain_lines(listed)
         self.measure_lines(problem)
         integers = all(isinstance(c, int | np.integer | bool | np.bool_) for c in model.classes_)
-        self.writer = Writer(self.rng, listed, classes, integers, self.in_order)
+        self.writer = self.writer_of(problem, classes, integers)
         self.truth_writer = Writer(self.rng, listed, (), False, self.in_order)
         assumed = np.ones(len(problem.positions), np.bool_)
         self.outside = ""
@@ -161,11 +171,15 @@ class _Builder:
         problem.property.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
         return problem
 
+    def writer_of(self, problem: Problem, classes: list[str], integers: bool) -> Writer:
+        """Draws the expressions that may read the model's answer."""
+        return Writer(self.rng, problem.features, classes, integers, self.in_order)
+
     def expression(self, key: str, problem: Problem, writer: Writer, indent: str = "") -> Mask:
         text = writer.text(self.rng.choice((0, 1, 2, 2, 3)))
         self.lines.append(f"{indent}{key}: {quoted(text)}")
         problem.texts.append(text)
-        return truths(text, problem.features, problem.positions, problem.labels)
+        return truths(text, problem.features, problem.positions, problem.labels, problem.scores, problem.names)
 
     def safety(self, problem: Problem, classes: list[str]) -> dict[str, Mask]:
         claim = self.expression("assert", problem, self.writer)
@@ -196,10 +210,7 @@ class _Builder:
     # --- robustness ---
     def robustness(self) -> Problem:
         has_domain = self.rng.random() < 0.75
-        if has_domain:
-            features = draw_features(self.rng, self.room, self.missing, FEATURE_KINDS)
-        else:
-            features = self.integers_only()
+        features = self.features() if has_domain else self.integers_only()
         model, listed = self.fitted(features)
         names = getattr(model, "feature_names_in_", None)
         if not has_domain:
@@ -312,7 +323,7 @@ class _Builder:
         own = [str(problem.labels[self.row_of(problem, centre)]) for centre in centres]
         labels = own
         label_line = ""
-        if self.rng.random() < 0.5:
+        if self.tells_labels():
             known = sorted(set(problem.labels.tolist()))
             labels = [self.rng.choice(known) if self.rng.random() < 0.3 else label for label in own]
             rest = iter(labels)
@@ -334,6 +345,10 @@ class _Builder:
         rows = f'"{before}-{before + len(centres) - 1}"'
         self.lines.append(f"inputs: {{file: data.csv, rows: {rows}{label_line}}}")
         return labels
+
+    def tells_labels(self) -> bool:
+        """Whether the data file says which label is right; else it is the model's own."""
+        return self.rng.random() < 0.5
 
     @staticmethod
     def row_of(problem: Problem, centre: tuple[int, ...]) -> int:

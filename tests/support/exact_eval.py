@@ -44,7 +44,25 @@ class Label:
     def __eq__(self, other: object) -> bool:
         return self.text == str(other)
 
+    def __str__(self) -> str:
+        return self.text
+
+    def __call__(self) -> Label:
+        """`highest()` is `highest`."""
+        return self
+
     __hash__ = None
+
+
+class Scores(list[Fraction]):
+    """A network's scores, by index or by name."""
+
+    def __init__(self, scores: Iterable[Fraction], names: tuple[str, ...]) -> None:
+        super().__init__(scores)
+        self.names = names
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(self.names.index(index) if isinstance(index, str) else index)
 
 
 def _numbers(values: tuple[Any, ...]) -> list[Any]:
@@ -108,9 +126,14 @@ class _Exact(ast.NodeTransformer):
 
 
 def truths(
-    text: str, features: list[Drawn], positions: NDArray[np.int64], labels: NDArray[np.str_] | None
+    text: str,
+    features: list[Drawn],
+    positions: NDArray[np.int64],
+    labels: NDArray[np.str_] | None,
+    scores: list[list[Fraction]] | None = None,
+    names: tuple[str, ...] = (),
 ) -> NDArray[np.bool_]:
-    """Truth of the expression at each row of `positions` (rows × features), with the model's answer there.
+    """Truth of the expression at each row of `positions` (rows × features), with the model's answer and scores there.
 
     Rows that agree in what the expression reads are evaluated once.
     """
@@ -120,22 +143,32 @@ def truths(
     words |= {node.value for node in ast.walk(parsed) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     used = [place for place, feature in enumerate(features) if feature.name in words or "x" in words]
     keys = positions[:, used]
+    known = np.zeros(0, np.str_)
     if "label" in words:
         assert labels is not None
-        names, number = np.unique(labels, return_inverse=True)
+        known, number = np.unique(labels, return_inverse=True)
         keys = np.column_stack([keys, number])
+    asks_scores = bool(words & {"score", "highest", "lowest"})
+    if asks_scores:
+        keys = np.column_stack([keys, np.arange(len(keys))])
     rows, inverse = np.unique(keys, axis=0, return_inverse=True)
     values: dict[str, Any] = {}
 
     def one(row: Iterable[int]) -> bool:
-        *places, last = (*row, 0) if "label" not in words else tuple(row)
+        *places, at = row if asks_scores else (*row, 0)
+        *places, last = places if "label" in words else (*places, 0)
         for place, position in zip(used, places, strict=True):
             values[features[place].name] = seen(features[place].meanings[position])
         namespace = {**FUNCTIONS, **values, "feature": values.__getitem__}
         if "x" in words:
             namespace["x"] = [values[feature.name] for feature in features]
         if "label" in words:
-            namespace["label"] = Label(str(names[last]))
+            namespace["label"] = Label(str(known[last]))
+        if asks_scores:
+            assert scores is not None
+            own = scores[at]
+            extremes = {"highest": names[own.index(max(own))], "lowest": names[own.index(min(own))]}
+            namespace |= {"score": Scores(own, names), **{word: Label(name) for word, name in extremes.items()}}
         return bool(eval(code, namespace))  # the expression is one that the tests drew
 
     return np.array([one(row) for row in rows.tolist()], np.bool_)[inverse.reshape(-1)]
