@@ -75,6 +75,8 @@ class Split:
     counts: Mapping[str, Count]
     record: Record | None
     """The split tree; None when the region has at most one input."""
+    proven: Mapping[str, tuple[int, int]]
+    """What the tree proves of each query."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -250,13 +252,13 @@ def _count_case(
         )
         found = outcome.counts
         progress.update("writing what was kept")
-        keep(prepared, Split(case, grid_case, found, outcome.record))
+        keep(prepared, Split(case, grid_case, found, outcome.record, outcome.proven))
     counts = {name: replace(count, digest=digest) for name, count in found.items()}
     checks: list[Check] = []
     if options.cross_check:
         progress.update("cross-checking")
         checks.extend(_cross_check(prepared, case, grid_case, counts, engine, known, options, progress))
-    checks.extend(case_evidence.what_counts_say(problem, counts))
+    checks.extend(case_evidence.what_counts_say(problem, counts, total))
     failures = engine_room.witness.search(grid, grid_case, counts, total, known, engine, options.limits, case.centre)
     witnesses = tuple(_replayed(prepared, case, grid_case, query, positions) for query, positions in failures)
     reported = {q.name: counts[q.name] for q in grid_case.queries if q.reported and q.name in counts}

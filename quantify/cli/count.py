@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from quantify.cli import output
+from quantify.cli import certifying, output
 from quantify.cli.options import FILE, UNIT, counter_options, limit_options, limits_from, output_options
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ if TYPE_CHECKING:
     help="Count by branch, and write the failing inputs as boxes: JSON, or CSV by the name (- for stdout).",
 )
 @click.option(
+    "--certificate",
+    type=FILE,
+    metavar="FILE",
+    help="Count by branch, and write a proof that `quantify verify` checks.",
+)
+@click.option(
     "--samples",
     type=click.IntRange(1),
     default=1_000_000,
@@ -93,6 +99,7 @@ def command(
     gap: Fraction | None,
     checkpoint: Path | None,
     boxes_file: Path | None,
+    certificate: Path | None,
     samples: int,
     confidence: Fraction,
     epsilon: Fraction,
@@ -114,7 +121,9 @@ def command(
     Ctrl-C stops the count and reports the bounds known so far.
     """
     limits = limits_from(timeout, memory, seed, jobs)
-    output.check_writable(json_file, html_file, boxes_file)
+    output.check_writable(json_file, html_file, boxes_file, certificate)
+    if str(certificate) == "-":
+        raise click.UsageError("--certificate does not go to stdout: give a file name")
     if str(json_file) == str(boxes_file) == "-":
         raise click.UsageError("--json and --boxes cannot both go to stdout")
     from quantify import pipeline
@@ -141,8 +150,13 @@ def command(
         gap=gap,
         checkpoint=checkpoint,
     )
-    with output.progress(quiet) as shown, output.stoppable(limits), _boxes(boxes_file) as keep:
-        evidence = pipeline.count(model, property_file, options, shown, keep)
+    with (
+        output.progress(quiet) as shown,
+        output.stoppable(limits),
+        _boxes(boxes_file) as boxes,
+        certifying.certificate(certificate, quiet) as certify,
+    ):
+        evidence = pipeline.count(model, property_file, options, shown, _all(boxes, certify))
     if not quiet and "-" not in (str(json_file), str(boxes_file)):
         from quantify.report import terminal
 
@@ -156,6 +170,16 @@ def command(
     if recorded:
         recording.record(readings.to_record(evidence, report_json.to_dict(evidence), data), quiet)
     return pipeline.exit_code(evidence)
+
+
+def _all(*keeps: pipeline.Keep | None) -> pipeline.Keep | None:
+    wanted = [keep for keep in keeps if keep is not None]
+
+    def keep_all(prepared: pipeline.Prepared, split: pipeline.Split) -> None:
+        for keep in wanted:
+            keep(prepared, split)
+
+    return keep_all if wanted else None
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from quantify.errors import QuantifyError
 COMMANDS = {
     "count": "Count the inputs that satisfy a property of a model.",
     "compare": "Compare several models on one property.",
+    "verify": "Check a certificate of a count, leaf by leaf.",
     "emit": "Write the C program or the CNF formula of a property.",
     "cnf": "Count the models of a DIMACS file, projected.",
     "gate": "Decide by a policy, from the evidence on record.",

@@ -51,6 +51,8 @@ class Outcome:
     """Boxes bounded, decided, enumerated, counted as half-spaces; points evaluated."""
     record: Record | None
     """The split tree, when it was asked for."""
+    proven: Mapping[str, tuple[int, int]]
+    """With `record`: what its leaves prove of each query, the volumes of parts of open boxes left out."""
 
 
 class BranchEngine:
@@ -180,7 +182,7 @@ class BranchEngine:
             counts[query.name] = Count(
                 lower, upper, guarantee, self.name, seconds, run.digest, note="" if lower == upper else note
             )
-        return Outcome(counts, share, run.work(), run.record())
+        return Outcome(counts, share, run.work(), run.record(), run.proven())
 
     def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:
         """See `Engine.witness`: draws first, then boxes until one is proven to hold a point."""
@@ -372,6 +374,18 @@ class _Run:
         assert self.checkpoint is not None
         if self._native is None:
             return
+        self.checkpoint.save(*self._settled())
+
+    def proven(self) -> dict[str, tuple[int, int]]:
+        """Per query, the least and the most points by the leaves of the record."""
+        if not self._recording:
+            return {}
+        inside, outside = self.totals() if self._native is None else self._settled()[-2:]
+        names = [query.name for query in self.case.queries]
+        return {name: (a, self.size - b) for name, a, b in zip(names, inside, outside, strict=True)}
+
+    def _settled(self) -> tuple[Any, Any, Any, Any, list[int], list[int]]:
+        """Open boxes with the queries open and labels possible on them, and what is proven outside of them."""
         count = self._lib.branch_waiting(self._native)
         dims = len(self.plan.low)
         low, high = np.empty((count, dims), np.int64), np.empty((count, dims), np.int64)
@@ -382,9 +396,7 @@ class _Run:
             self._native, cast("int64_t[]", low), cast("int64_t[]", high), cast("uint64_t[]", still),
             cast("uint64_t[]", labels), count, inside, outside,
         )  # fmt: skip
-        self.checkpoint.save(
-            low, high, still, labels, self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
-        )
+        return low, high, still, labels, self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
 
 
 def _first(scores: Any, points: Any, query: GridQuery) -> tuple[int, ...] | None:

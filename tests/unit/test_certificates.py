@@ -46,7 +46,9 @@ def recorded(problem, engine=ENGINES[0]):
     """The tree that an engine writes, and its counts."""
     outcome = engine.run(problem, problem.cases[0], Limits(), Progress(), record=True)
     stream = b"\x41" if outcome.record is None else outcome.record.stream
-    return stream, {name: (count.lower, count.upper) for name, count in outcome.counts.items()}
+    counts = {name: (count.lower, count.upper) for name, count in outcome.counts.items()}
+    assert outcome.proven == counts
+    return stream, counts
 
 
 def proven(problem, stream, piece=1000):
@@ -151,6 +153,28 @@ def test_workers_agree_and_time_is_up():
 
 
 # --- the arithmetic of the checker ---------------------------------------------------------------------------------
+def contained(network, low, high, chord, line, narrow):
+    """Whether the forms of all scores hold at every point of a box (low ≤ x < high)."""
+    net = forms.layered(network, Box(tuple(low), tuple(high)))
+    varying = list(net.varying)
+    box = [np.array([ends[k] for k in varying], np.int64).reshape(-1, 1) for ends in (low, high)]
+    last, _ = forms.hidden(net, *box, *(np.array(x, np.int64).reshape(-1, 1) for x in (chord, line)), narrow)
+    rows = forms.sums(net.scores, last, narrow)
+    least, most = forms.signs(rows)
+    unit = Fraction(2) ** rows.exponent
+    for point in itertools.product(*(range(a, b) for a, b in zip(low, high, strict=True))):
+        t = [1, *(Fraction(2 * point[k] - low[k] - high[k] + 1, high[k] - 1 - low[k]) for k in varying)]
+        for i, score in enumerate(plain_scores(network, point)):
+            below, above = (
+                unit * sum(int(c) * x for c, x in zip(side[i, :, 0], t, strict=True))
+                for side in (rows.below, rows.above)
+            )
+            sign = (score > 0) - (score < 0)
+            if not (below <= score <= above and least[i, 0] <= sign <= most[i, 0]):
+                return False
+    return True
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_forms_contain_every_value_whatever_the_slopes(seed):
     rng = random.Random(seed)
@@ -159,32 +183,32 @@ def test_forms_contain_every_value_whatever_the_slopes(seed):
     network = random_network(rng, dims, 2, [rng.randint(1, 4) for _ in range(rng.randint(1, 3))], kinds, 1 << bits, 40)
     low = [rng.randrange(20) for _ in range(dims)]
     high = [a + rng.randint(1, 4) for a in low]
-    net = forms.layered(network, Box(tuple(low), tuple(high)))
-    varying = list(net.varying)
-    box = [np.array([[ends[k]] for k in varying], np.int64).reshape(-1, 1) for ends in (low, high)]
-    chord = np.array([[rng.choice((-1, 0, rng.randint(0, 65536), 65536))] for _ in range(net.places)]).reshape(-1, 1)
-    line = np.array([[rng.randint(0, 1)] for _ in range(net.places)]).reshape(-1, 1)
-    for narrow in (True, False):
-        try:
-            last, _ = forms.hidden(net, *box, chord, line, narrow)
-        except forms.TooWideError:
-            assert narrow
-            continue
-        rows = forms.sums(net.scores, last, narrow)
-        least, most = forms.signs(rows)
-        unit = Fraction(2) ** rows.exponent
-        for point in itertools.product(*(range(a, b) for a, b in zip(low, high, strict=True))):
-            t = [
-                Fraction(2 * point[k] - low[k] - high[k] + 1, max(1, high[k] - 1 - low[k])) for k in varying
-            ]  # fmt: skip
-            scores = plain_scores(network, point)
-            for i, score in enumerate(scores):
-                below, above = (
-                    unit * sum(int(c) * x for c, x in zip(side[i, :, 0], [1, *t], strict=True))
-                    for side in (rows.below, rows.above)
-                )
-                assert below <= score <= above
-                assert least[i, 0] <= (score > 0) - (score < 0) <= most[i, 0]
+    places = 2 * sum(len(layer.bias) for layer in network.layers[:-1])
+    chord = [rng.choice((-1, 0, rng.randint(0, 65536), 65536)) for _ in range(places)]
+    line = [rng.randint(0, 1) for _ in range(places)]
+    assert contained(network, low, high, chord, line, False)
+    try:
+        assert contained(network, low, high, chord, line, True)
+    except forms.TooWideError:
+        assert bits == 50
+
+
+SINGLE = {
+    "relu": {}, "capped": {"cap": 7}, "none": {}, "sign up": {"at_zero": 1}, "sign": {"at_zero": 0},
+    "sign down": {"at_zero": -1}, "leaky": {"positive": 5, "negative": 2}, "leaky flat": {"positive": 3, "negative": 3},
+    "floor_shift": {"shift": 2, "low": -90, "high": 90}, "floor_shift cut": {"shift": 1, "low": -2, "high": 3},
+    "floor_shift none": {"shift": 0, "low": 0, "high": 5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SINGLE)
+def test_forms_of_single_neurons_contain_their_values(kind):
+    name = {"capped": "relu"}.get(kind, kind.split()[0])
+    for bias, width, weight in itertools.product(range(-12, 9, 2), (1, 4), (1, -3)):
+        layer = int_layer([[weight]], [bias], name, **SINGLE[kind])
+        network = IntNetwork(1, (layer, int_layer([[1], [-1]], [0, 0])), 2)
+        for chord, line, narrow in itertools.product((-1, 30000), (0, 1), (True, False)):
+            assert contained(network, [3], [3 + width], [chord] * 2, [line] * 2, narrow)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -436,6 +460,13 @@ def test_slopes_matter(example):
     assert broken > 10
 
 
+def test_ties_are_not_won_by_the_higher_label():
+    problem = network_problem(IntNetwork(1, (int_layer([[1], [1]], [0, 0]),), 2), (9,))
+    assert proven(problem, b"\x40\xff\x00\x00").counts == {"0": (9, 9), "1": (0, 0)}
+    with pytest.raises(RefutedError, match="not proven"):
+        proven(problem, b"\x40\x01\xff\x00")
+
+
 @pytest.mark.parametrize("stream", [b"", b"\x44", b"\x41\x41", b"\x00\x08\x41", b"\x40\xff", b"\x00" + b"\xff" * 40])
 def test_malformed_trees_are_refused(example, stream):
     with pytest.raises(RefutedError):
@@ -465,6 +496,20 @@ def test_open_leaves_stay_between_the_bounds(example):
     assert found.leaves["open"] == 1
     assert len({high - low for low, high in found.counts.values()} - {0}) == 1
     assert all(low <= counts[name][0] <= high for name, (low, high) in found.counts.items())
+
+
+def test_a_run_cut_short_proves_what_its_leaves_prove():
+    # The time is up after one round of boxes; what the volumes of parts of open boxes prove is not in the tree.
+    network = IntNetwork(3, (int_layer([[7, -3, 2], [0, 0, 0]], [-90, 0]),), 2)
+    problem = network_problem(network, (128, 128, 128))
+    for local in (0, 1 << 20):
+        engine = BranchEngine(tuning=Tuning(closed_form=False, credit_points=1, local_points=local))
+        outcome = engine.run(problem, problem.cases[0], Limits.starting_now(0.0), Progress(), record=True)
+        found = proven(problem, outcome.record.stream)
+        assert found.leaves["open"] > 0
+        assert found.counts == outcome.proven
+        for name, count in outcome.counts.items():
+            assert found.counts[name][0] < count.lower <= count.upper < found.counts[name][1]
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

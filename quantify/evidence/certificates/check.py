@@ -27,6 +27,8 @@ EXACT_BATCH = 128
 POINTS = 1 << 15
 MOST_POINTS = 1 << 24
 """Points of one enumerated leaf; a certificate with larger ones is not checked."""
+MOST_POSITION = 1 << 40
+"""What `branch` splits reaches no further, and words hold it."""
 WORD = 62
 
 
@@ -117,6 +119,8 @@ class _Checker:
         assert network is not None
         assert isinstance(region, Box)
         self._region, self._sizes = region, problem.sizes
+        if max(region.high) > MOST_POSITION:
+            raise ValueError("the region reaches further than certificates do")
         self._queries = [query.predicate for query in case.queries]
         self._scores_read = any(reads_scores(predicate) for predicate in self._queries)
         self.labels = problem.labels
