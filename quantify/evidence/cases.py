@@ -42,8 +42,12 @@ def of_case(
     )
 
 
-def what_counts_say(problem: Problem, counts: Mapping[str, Count]) -> Iterator[Check]:
-    """The checks `vacuous`, `gap` and `overlap` that follow from the counts of a case alone."""
+def what_counts_say(problem: Problem, counts: Mapping[str, Count], total: int) -> Iterator[Check]:
+    """The checks `vacuous`, `gap`, `overlap` and `open` that follow from the counts of a case alone.
+
+    Args:
+        total: Size or weight of the region.
+    """
     if (
         problem.kind in ("safety", "classes")
         and counts
@@ -57,6 +61,14 @@ def what_counts_say(problem: Problem, counts: Mapping[str, Count]) -> Iterator[C
             yield Check(
                 name, "ok" if many == 0 else "measured", f"inputs that meet {meaning}: {crosscheck.text(counts[name])}"
             )
+    # A robustness property has a line for every row already.
+    wide = [count for count in counts.values() if count.guarantee is Guarantee.BOUNDS and count.lower < count.upper]
+    if wide and problem.kind != "robustness":
+        proven = ", ".join(f"{name} {crosscheck.shown(count.lower)}" for name, count in counts.items())
+        most = crosscheck.shown(max(count.upper - count.lower for count in wide))
+        unit = "inputs" if problem.measure.kind == "uniform" else "parts of the weight"
+        detail = f"proven: {proven}; open: {most}; of {crosscheck.shown(total)} {unit}"
+        yield Check("open", "measured", detail)
 
 
 def merge_checks(checks: Iterable[Check]) -> tuple[Check, ...]:

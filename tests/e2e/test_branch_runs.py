@@ -192,6 +192,9 @@ def test_a_gap_is_reached_or_not(quantify: Run, truth: int) -> None:
     assert "of the region is open: the limit was reached" in found["counts"]["violated"]["note"]
     # Proven in, proven out and open are told: what one may still gain is what the other may still lose.
     assert int(satisfied["upper"]) - int(satisfied["lower"]) == high - low
+    told = f"proven: satisfied {int(satisfied['lower']):,}, violated {low:,}; open: {high - low:,}; of {size:,} inputs"
+    assert said(missed, "open") == told
+    assert said(quantify(*COUNT), "open") == ""
 
 
 # --- boxes ---------------------------------------------------------------------------------------------------------
