@@ -471,14 +471,14 @@ def test_half_spaces_need_stable_neurons_and_two_labels():
     kinked = IntNetwork(1, (int_layer([[1]], [-4], "relu"), int_layer([[1], [0]], [0, 2])), 2)
     problem = network_problem(kinked, (9,))
     for claimed in range(10):  # whatever the number, even the right one
-        with pytest.raises(RefutedError, match="half-space leaf .* is not proven"):
+        with pytest.raises(RefutedError, match=r"half-space leaf .* is not proven"):
             proven(problem, b"\x42\xff\xff" + bytes([claimed]))
     stable = network_problem(kinked, (9,), region=Box((4,), (9,)))
     assert proven(stable, b"\x42\xff\xff\x03").counts == {"0": (3, 3), "1": (2, 2)}
     three = network_problem(IntNetwork(1, (int_layer([[1], [-1], [0]], [0, 8, 5]),), 3), (9,))
     for claimed in range(10):
         for winner in (b"\xff\xff\xff", b"\xff\xff\x00", b"\xff\x00\x00"):
-            with pytest.raises(RefutedError, match="half-space leaf .* is not proven"):
+            with pytest.raises(RefutedError, match=r"half-space leaf .* is not proven"):
                 proven(three, b"\x42" + winner + bytes([claimed]))
 
 
