@@ -26,6 +26,7 @@ from quantify.cnf.cbmc import translate
 from quantify.cnf.engine import CnfEngine
 from quantify.cnf.formula import Cnf
 from quantify.engines.branch import BranchEngine
+from quantify.engines.branch_checkpoint import Checkpoints
 from quantify.engines.branch_plan import Tuning
 from quantify.engines.enumerate import EnumerateEngine
 from quantify.engines.native_network import ISAS
@@ -195,14 +196,16 @@ def check_interrupted_branch(drawn: Drawn, folder: Path) -> None:
     """Stopped after every round of boxes: bounds that never get wider, and in the end every box counted once."""
     problem = drawn.problem
     case = problem.cases[0]
-    engine = BranchEngine(checkpoint=folder, tuning=Tuning(leaf_points=1, local_points=0, credit_points=8))
-    if drawn.seed % 4 or engine.refuses(problem, case) is not None:
+    if drawn.seed % 4 or BranchEngine().refuses(problem, case) is not None:
         return
-    folder.mkdir()
-    for _ in range(3):
-        counts = engine.count(problem, case, Limits.starting_now(0.0), Progress())
-        containing("branch, interrupted")(drawn, counts)
-    exact("branch, resumed")(drawn, engine.count(problem, case, Limits(), Progress()))
+    tuning = Tuning(leaf_points=1, local_points=0, credit_points=8)
+    rounds = [(Limits.starting_now(0.0), containing("branch, interrupted"))] * 3 + [
+        (Limits(), exact("branch, resumed"))
+    ]
+    for limits, judge in rounds:
+        with Checkpoints(folder) as kept:
+            engine = BranchEngine(checkpoint=kept, tuning=tuning)
+            judge(drawn, engine.count(problem, case, limits, Progress()))
 
 
 @pytest.mark.parametrize("seeds", SEEDS[::4], ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")

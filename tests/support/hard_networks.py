@@ -94,7 +94,7 @@ def draw(seed: int, families: Sequence[str] = FAMILIES, most_points: int = MOST_
     family = rng.choice(families)
     sizes, region = _space(rng, family, most_points)
     points = points_of(region)
-    while len(points) < 12 and rng.random() < 0.9:
+    while 0 < len(points) < 12 and rng.random() < 0.9:
         sizes, region = _space(rng, family, most_points)
         points = points_of(region)
     layers = _LAYERS[family](rng, sizes)
