@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from quantify.errors import QuantifyError
+from quantify.errors import QuantifyError, UndecidedError
 from quantify.ir.count import Count, Engine, Guarantee
 from quantify.ir.problem import GridCase, GridProblem
 from quantify.resources import Limits, Progress
@@ -100,10 +100,13 @@ REPEAT_BELOW = 0.2
 def timed(engine: Engine, grid: GridProblem, case: GridCase, limit: float) -> dict[str, Any]:
     """Seconds and counts of one engine; a failure or time-out is a row entry, not an error."""
     run = functools.partial(_once, engine, grid, case, limit)
+    started = time.perf_counter()
     try:
         counts, seconds = run()
         if seconds < REPEAT_BELOW:
             seconds = min(seconds, *(run()[1] for _ in range(4)))
+    except UndecidedError as error:
+        return {"finished": False, "why": error.message, "after": time.perf_counter() - started}
     except QuantifyError as error:
         return {"finished": False, "why": error.message}
     finished = all(c.guarantee is not Guarantee.BOUNDS or c.lower == c.upper for c in counts.values())
@@ -125,11 +128,14 @@ def _once(engine: Engine, grid: GridProblem, case: GridCase, limit: float) -> tu
 
 
 def with_ratios(ways: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str, Any]]:
-    """The ways, each that finished with `ratio`, its seconds over those of the way called `to`."""
+    """All, each with `ratio`, its seconds over those of the way called `to`; at least that where it was stopped."""
     base = ways[to].get("seconds")
     for way in ways.values():
-        if base and "seconds" in way and way.get("finished", True):
-            way["ratio"] = way["seconds"] / base
+        if not way["finished"] and "seconds" in way:
+            way["after"] = way.pop("seconds")
+        seconds = way.get("seconds", way.get("after"))
+        if base and seconds is not None:
+            way["ratio"] = seconds / base
     return ways
 
 
@@ -165,12 +171,15 @@ def duration(seconds: float) -> str:
 
 
 def way_cell(way: Mapping[str, Any] | None) -> str:
-    """Seconds and ratio of a way; — when it did not finish, nothing when it was not run."""
+    """Seconds and ratio of a way; > marks one that was stopped, ≈ one extrapolated; empty when it was not run."""
     if way is None:
         return ""
-    if not way["finished"] or "seconds" not in way:
+    seconds = way.get("seconds", way.get("after"))
+    if seconds is None or (not way["finished"] and "after" not in way):
         return "—"
-    return duration(way["seconds"]) + (f" ({way['ratio']:.3g}×)" if "ratio" in way else "")
+    sign = "" if way["finished"] else "> "
+    sign = "≈ " if "extrapolated" in way else sign
+    return sign + duration(seconds) + (f" ({sign}{way['ratio']:.3g}×)" if "ratio" in way else "")
 
 
 def share(part: int, whole: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import pickle
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from harness import WORK
 from numpy.typing import NDArray
 from pysat.solvers import Solver
+from sklearn.tree import DecisionTreeClassifier
 
 Clause = list[int]
 
@@ -97,6 +99,14 @@ def task(name: str, n: int) -> tuple[Path, Rows, Rows]:
     return folder, (rows[:cut], labels[:cut]), (rows[cut:], labels[cut:])
 
 
+def tree(folder: Path, train: Rows) -> tuple[Path, int]:
+    """A decision tree trained on these rows, as `tree.pkl` of the folder; its path and its number of leaves."""
+    model = DecisionTreeClassifier(random_state=1).fit(*train)
+    path = folder / "tree.pkl"
+    path.write_bytes(pickle.dumps(model))
+    return path, int(model.get_n_leaves())
+
+
 def write_property(path: Path, name: str, n: int, more: str = "") -> None:
     """The property file that asks how well a model has learnt the relation; `more` are further lines."""
     path.write_text(
@@ -104,6 +114,15 @@ def write_property(path: Path, name: str, n: int, more: str = "") -> None:
         f"ground_truth: {name}\npositive: 1\n{more}",
         encoding="utf-8",
     )
+
+
+def holds(name: str, n: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each row is a relation with the property."""
+    bits = rows.astype(bool)
+    true = np.ones(len(rows), bool)
+    for clause in clauses(name, n):
+        true &= np.logical_or.reduce([bits[:, abs(x) - 1] == (x > 0) for x in clause])
+    return true
 
 
 def training_set(name: str, n: int, at_most: int, seed: int) -> Rows:

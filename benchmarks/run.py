@@ -18,7 +18,7 @@ from pathlib import Path
 from harness import Row, Settings, Table, machine
 
 HERE = Path(__file__).resolve().parent
-MODULES = ("tables",)
+MODULES = ("tables", "networks")
 """Modules with one `TABLE` or several `TABLES`, in the order of the report."""
 
 
