@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
 from quantify import pipeline
+from quantify.engines import evaluate
+from quantify.engines.enumerate import EnumerateEngine
+from quantify.engines.native_network import ISAS
 from quantify.resources import Limits, Progress
 
 NODES = 4
@@ -97,6 +100,56 @@ def test_exact_engines(engine: str, name: str, prepare: Prepare) -> None:
     ready, expected = prepare(name)
     assert sum(expected.values()) == 65_536
     assert counted(engine, ready) == expected
+
+
+def drawn_network(path: Path, sizes: tuple[int, ...], seed: int) -> NDArray[np.bool_]:
+    """Writes a `.nnet` of ReLUs and integer weights; whether each relation gets label 1, by numpy."""
+    draw = np.random.default_rng(seed)
+    inputs, widest = NODES * NODES, max(NODES * NODES, *sizes)
+    lines = [f"{len(sizes)},{inputs},{sizes[-1]},{widest},", ",".join(map(str, (inputs, *sizes))) + ",", "0,"]
+    lines += ["0," * inputs, "1," * inputs, "0," * (inputs + 1), "1," * (inputs + 1)]
+    values = ALL.astype(np.int64)
+    for number, size in enumerate(sizes):
+        weights, biases = draw.integers(-127, 128, (size, values.shape[1])), draw.integers(-99, 100, size)
+        sums = values @ weights.T + biases
+        if number + 1 == len(sizes):  # else most networks say the same of nearly all relations
+            middle = int(np.median(sums[:, 1] - sums[:, 0]))
+            biases[1] -= middle
+            sums[:, 1] -= middle
+        lines += [",".join(map(str, row)) + "," for row in weights.tolist()] + [f"{b}," for b in biases.tolist()]
+        values = sums if number + 1 == len(sizes) else np.maximum(sums, 0)
+    path.write_text("\n".join(lines) + "\n")
+    return np.asarray(values.argmax(axis=1) == 1)
+
+
+@pytest.mark.parametrize("name", ELEVEN)
+def test_networks_in_bit_slices_and_point_by_point(name: str, tmp_path: Path) -> None:
+    """On every instruction set here, through the property file, with one and two hidden layers, in blocks of two sizes."""
+    truth = TRUTH[name]
+    (tmp_path / "property.yaml").write_text(
+        f"property: learnability\nname: {name}\ndomain: {{relation: {{nodes: 4}}}}\nground_truth: {name}\npositive: 1\n"
+    )
+    available = [isa for isa, code in ISAS.items() if isa and evaluate.native().network_has(code)]
+    assert "portable" in available
+    for seed, sizes in enumerate(((8, 2), (5, 4, 2))):
+        said = drawn_network(tmp_path / "model.nnet", sizes, seed)
+        parts = {"tp": said & truth, "fp": said & ~truth, "tn": ~said & ~truth, "fn": ~said & truth}
+        expected = {key: int(part.sum()) for key, part in parts.items()}
+        assert min(said.sum(), (~said).sum()) > 20_000
+        grid = pipeline.prepare(
+            tmp_path / "model.nnet", tmp_path / "property.yaml", pipeline.Options(), Progress()
+        ).grid
+        case = replace(grid.cases[0], queries=tuple(q for q in grid.cases[0].queries if q.reported))
+        for isa in available:
+            for slices, lane_bits in ((True, 13), (True, 7), (False, 13)):
+                engine = EnumerateEngine(isa, slices, lane_bits)
+                counts = engine.count(grid, case, Limits(jobs=2), Progress())
+                assert {key: count.lower for key, count in counts.items()} == expected
+                assert all(count.lower == count.upper for count in counts.values())
+        for query in case.queries:
+            point = EnumerateEngine().witness(grid, case, query, Limits())
+            assert (point is None) == (expected[query.name] == 0)
+            assert point is None or parts[query.name][int("".join(map(str, point)), 2)]
 
 
 @pytest.mark.slow
