@@ -124,7 +124,7 @@ def drawn_network(path: Path, sizes: tuple[int, ...], seed: int) -> NDArray[np.b
 
 @pytest.mark.parametrize("name", ELEVEN)
 def test_networks_in_bit_slices_and_point_by_point(name: str, tmp_path: Path) -> None:
-    """On every instruction set here, through the property file, with one and two hidden layers, in blocks of two sizes."""
+    """On every instruction set here, by the property file, with one and two hidden layers, in blocks of two sizes."""
     truth = TRUTH[name]
     (tmp_path / "property.yaml").write_text(
         f"property: learnability\nname: {name}\ndomain: {{relation: {{nodes: 4}}}}\nground_truth: {name}\npositive: 1\n"
