@@ -18,7 +18,7 @@ from pathlib import Path
 from harness import Row, Settings, Table, machine
 
 HERE = Path(__file__).resolve().parent
-MODULES = ("tables", "networks", "acas")
+MODULES = ("tables", "networks", "acas", "mnist", "plot")
 """Modules with one `TABLE` or several `TABLES`, in the order of the report."""
 
 
