@@ -7,6 +7,7 @@ calls `build`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import sys
@@ -22,6 +23,14 @@ MODULE = "quantify.engines._native"
 COMPILE_ARGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-strict-aliasing", "-Wall", "-Wextra", "-pthread"]
 
 
+def sources_digest() -> str:
+    """Of this folder's files; compiled in, so that in a checkout `quantify.engines` can tell when to rebuild."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in HERE.iterdir() if path.suffix in (".c", ".h", ".inc", ".py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
 def make_builder(extra_args: list[str] | None = None) -> FFI:
     """The configured builder over all headers and sources of this folder."""
     builder = FFI()
@@ -30,9 +39,10 @@ def make_builder(extra_args: list[str] | None = None) -> FFI:
         text = re.sub(r"^\s*#.*$", "", header.read_text(encoding="utf-8"), flags=re.MULTILINE)
         builder.cdef(text)
     args = COMPILE_ARGS + (extra_args or [])
+    mark = f'const char quantify_native_sources[] = "quantify-native-sources:{sources_digest()}";'
     builder.set_source(
         MODULE,
-        "\n".join(f'#include "{header.name}"' for header in headers),
+        "\n".join([*(f'#include "{header.name}"' for header in headers), mark]),
         sources=[str(source) for source in sorted(HERE.glob("*.c"))],
         include_dirs=[str(HERE)],
         extra_compile_args=args,

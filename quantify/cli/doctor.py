@@ -87,6 +87,8 @@ def _native() -> dict[str, Any]:
             detail=str(error),
             install="pip install --force-reinstall quantify-ml",
         )
+    except QuantifyError as error:
+        return _entry("native", "engines", True, status="wrong", detail=error.message, install=error.hint)
     return _entry("native", "engines", True, path=str(module.__file__))
 
 

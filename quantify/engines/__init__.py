@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
+from quantify.engines import checkout
 from quantify.errors import QuantifyError
 from quantify.ir.count import Engine
+
+checkout.check(Path(__file__).with_name("_native.abi3.so"), Path(__file__).resolve().parents[2] / "native")
 
 
 def discover() -> dict[str, Engine]:
