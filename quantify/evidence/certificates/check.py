@@ -24,7 +24,7 @@ from quantify.resources import Limits, Progress
 VALUES = 1 << 17
 """Numbers in one array of forms, about: what stays in a processor's cache."""
 EXACT_BATCH = 128
-POINTS = 1 << 15
+POINTS = 1 << 12
 MOST_POINTS = 1 << 24
 """Points of one enumerated leaf; a certificate with larger ones is not checked."""
 MOST_POSITION = 1 << 40
@@ -82,7 +82,7 @@ def check(
 
     Raises:
         RefutedError: The tree is malformed, or a leaf is not proven.
-        UndecidedError: The time is up.
+        UndecidedError: The time is up, or the user stopped it.
     """
     started = time.monotonic()
     total = Tally([0] * len(case.queries), [0] * len(case.queries))
@@ -90,8 +90,8 @@ def check(
     volume = case.region.size
     if volume:
         try:
-            checker = _Checker(problem, case)
-            for tally in checker.tallies(_watched(blocks, size, limits, progress), max(1, limits.jobs)):
+            checker = _Checker(problem, case, limits)
+            for tally in checker.tallies(_watched(blocks, size, progress), max(1, limits.jobs)):
                 total.add(tally)
         except (tree.TreeError, ValueError) as error:
             raise RefutedError(str(error)) from error
@@ -103,19 +103,18 @@ def check(
     return Proven(counts, total.leaves, total.points, total.exact, time.monotonic() - started)
 
 
-def _watched(blocks: Iterable[bytes], size: int, limits: Limits, progress: Progress) -> Iterator[bytes]:
+def _watched(blocks: Iterable[bytes], size: int, progress: Progress) -> Iterator[bytes]:
     done = 0
     for block in blocks:
-        if limits.expired():
-            raise UndecidedError("the time was up before every leaf was checked", "raise --timeout")
         yield block
         done += len(block)
         progress.update("checking leaves", done, size)
 
 
 class _Checker:
-    def __init__(self, problem: GridProblem, case: GridCase) -> None:
+    def __init__(self, problem: GridProblem, case: GridCase, limits: Limits) -> None:
         network, region = problem.network, case.region
+        self._limits = limits
         assert network is not None
         assert isinstance(region, Box)
         self._region, self._sizes = region, problem.sizes
@@ -142,6 +141,7 @@ class _Checker:
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 for leaves in found:
+                    self._go_on()
                     waiting.append(pool.submit(self._tally, leaves))
                     if len(waiting) > 2 * jobs:
                         yield waiting.pop(0).result()
@@ -150,6 +150,12 @@ class _Checker:
             finally:
                 for future in waiting:
                     future.cancel()
+
+    def _go_on(self) -> None:
+        if self._limits.stopped():
+            raise UndecidedError("stopped before every leaf was checked")
+        if self._limits.expired():
+            raise UndecidedError("the time was up before every leaf was checked", "raise --timeout")
 
     def _tally(self, leaves: tree.Leaves) -> Tally:
         tally = Tally([0] * len(self._queries), [0] * len(self._queries))
@@ -206,7 +212,9 @@ class _Checker:
             i, k = np.flatnonzero(leaves.winner[at[0]] == tree.POSSIBLE).tolist()
             slope = [a - b for a, b in zip(slopes[i], slopes[k], strict=True)]
             try:
-                found = lattice.count(slope, constants[i] - constants[k], leaves.low[:, at], leaves.high[:, at])
+                found = lattice.count(
+                    slope, constants[i] - constants[k], leaves.low[:, at], leaves.high[:, at], self._go_on
+                )
             except lattice.TooManyPlanesError:
                 raise RefutedError(f"the half-space {self._where(leaves, int(at[0]))} is too large to count") from None
             for place, index, many in zip(members, at.tolist(), found, strict=True):
@@ -250,6 +258,7 @@ class _Checker:
         total = int(ends[-1])
         tally.points += total
         for start in range(0, total, POINTS):
+            self._go_on()
             place = np.arange(start, min(start + POINTS, total))
             which = np.searchsorted(ends, place, side="right")
             rest = place - (ends - number)[which]

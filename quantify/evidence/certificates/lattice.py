@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,11 @@ def planes(n: Any, m: Any, a: Any, b: Any, bound: Any) -> Any:
     return out
 
 
-def count(slopes: list[int], constant: int, low: Any, high: Any) -> list[int]:
+def count(slopes: list[int], constant: int, low: Any, high: Any, go_on: Callable[[], None] = lambda: None) -> list[int]:
     """Per box (d × N, low ≤ x < high), the points with Σ slopes·x + constant ≥ 0.
+
+    Args:
+        go_on: Called now and then; what it raises ends the work.
 
     Raises:
         TooManyPlanesError: A box has more than MOST_PLANES planes.
@@ -87,7 +91,10 @@ def count(slopes: list[int], constant: int, low: Any, high: Any) -> list[int]:
         while end < boxes and (end == start or work + outer[end] <= CHUNK):
             work += outer[end]
             end += 1
-        _add(totals, start, outer[start:end], steep[:, start:end], width[:, start:end], bound[start:end])
+        for first in range(0, sum(outer[start:end]), CHUNK):
+            go_on()
+            part = slice(start, end)
+            _add(totals, start, first, outer[part], steep[:, part], width[:, part], bound[part])
         start = end
     return totals
 
@@ -99,23 +106,22 @@ def _product(values: list[int]) -> int:
     return out
 
 
-def _add(totals: list[int], start: int, outer: list[int], steep: Any, width: Any, bound: Any) -> None:
-    """Add up the planes of some boxes."""
+def _add(totals: list[int], start: int, first: int, outer: list[int], steep: Any, width: Any, bound: Any) -> None:
+    """Add up CHUNK planes of some boxes, from number `first` on."""
     number = np.array(outer, np.int64)
     ends = np.cumsum(number)
-    for first in range(0, int(ends[-1]), CHUNK):
-        place = np.arange(first, min(first + CHUNK, int(ends[-1])))
-        which = np.searchsorted(ends, place, side="right")
-        rest = place - (ends - number)[which]
-        left = bound[which]
-        for k in range(len(width) - 2):
-            by = width[k][which]
-            digit = rest % by.astype(np.int64)
-            left = left - steep[k][which] * digit
-            rest = rest // by.astype(np.int64)
-        found = planes(width[-1][which], width[-2][which], steep[-1][which], steep[-2][which], left)
-        for box, points in zip(*_summed(which, found), strict=True):
-            totals[start + box] += points
+    place = np.arange(first, min(first + CHUNK, int(ends[-1])))
+    which = np.searchsorted(ends, place, side="right")
+    rest = place - (ends - number)[which]
+    left = bound[which]
+    for k in range(len(width) - 2):
+        by = width[k][which]
+        digit = rest % by.astype(np.int64)
+        left = left - steep[k][which] * digit
+        rest = rest // by.astype(np.int64)
+    found = planes(width[-1][which], width[-2][which], steep[-1][which], steep[-2][which], left)
+    for box, points in zip(*_summed(which, found), strict=True):
+        totals[start + box] += points
 
 
 def _summed(which: Any, values: Any) -> tuple[list[int], list[int]]:
