@@ -52,6 +52,8 @@ class Options:
     delta: Fraction = Fraction(1, 5)
     gap: Fraction | None = None
     """Open share of the region at which bounds are good enough; None: count to the end."""
+    radius: Fraction | None = None
+    """ε of a robustness property, instead of its own."""
     checkpoint: Path | None = None
     """Folder in which `branch` keeps unfinished work, and from which it goes on."""
     bundle_directory: Path = Path(".quantify")
@@ -97,6 +99,8 @@ def prepare(model_path: Path, property_path: Path, options: Options, progress: P
     """
     progress.update("reading the model")
     source = properties.load(property_path)
+    if options.radius is not None:
+        source = properties.with_epsilon(source, options.radius)
     model = readers.read_model(model_path, trust_pickle=options.trust_pickle)
     problem = properties.bind(source, model, seed=options.limits.seed)
     progress.update("lowering to integers")

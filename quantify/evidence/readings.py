@@ -29,7 +29,11 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def to_record(
-    evidence: Evidence, body: dict[str, Any], data: Iterable[DataRef] = (), created: str | None = None
+    evidence: Evidence,
+    body: dict[str, Any],
+    data: Iterable[DataRef] = (),
+    created: str | None = None,
+    by_epsilon: bool = False,
 ) -> Record:
     """The record of one `count`.
 
@@ -37,6 +41,7 @@ def to_record(
         body: What `--json` prints of it.
         data: The data files that the property names.
         created: When; now, unless given.
+        by_epsilon: As of `from_evidence`.
     """
     engines = dict.fromkeys(count.engine for case in evidence.cases for count in case.counts.values())
     model, prop = evidence.model, evidence.property
@@ -44,7 +49,7 @@ def to_record(
         kind="count",
         created=records.now() if created is None else created,
         tool={"version": __version__, "engines": ", ".join(engines), "library": str(model.get("library", ""))},
-        readings=tuple(from_evidence(evidence)),
+        readings=tuple(from_evidence(evidence, by_epsilon)),
         model=ModelRef(str(model["path"]), str(model["sha256"]), str(model["kind"])),
         property=PropertyRef(str(prop["name"]), str(prop["path"]), str(prop["sha256"])),
         data=tuple(data),
@@ -52,19 +57,22 @@ def to_record(
     )
 
 
-def from_evidence(evidence: Evidence) -> Iterator[Reading]:
+def from_evidence(evidence: Evidence, by_epsilon: bool = False) -> Iterator[Reading]:
     """A reading a metric, and a label where there are several.
 
     Robustness is the mean over the rows, each row weighing the same (`mean_robustness` of the summary); under several
     ε there is one reading an ε, its group `epsilon=…`, and none of the whole.
+
+    Args:
+        by_epsilon: Whether a single ε is a group as well, because it is not the property's own.
     """
     kind, name = str(evidence.property.get("kind")), str(evidence.property["name"])
     if kind == "robustness":
-        by_epsilon: dict[Fraction | None, list[CaseEvidence]] = {}
+        rows: dict[Fraction | None, list[CaseEvidence]] = {}
         for case in evidence.cases:
-            by_epsilon.setdefault(case.epsilon, []).append(case)
-        for epsilon, cases in by_epsilon.items():
-            group = None if len(by_epsilon) == 1 else f"epsilon={plain(epsilon or Fraction(0))}"
+            rows.setdefault(case.epsilon, []).append(case)
+        for epsilon, cases in rows.items():
+            group = None if len(rows) == 1 and not by_epsilon else f"epsilon={plain(epsilon or Fraction(0))}"
             yield _robustness(name, group, cases)
         return
     uniform = evidence.domain.get("measure") == "uniform"

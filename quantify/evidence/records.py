@@ -16,6 +16,8 @@ from quantify.ir.digits import exact_ratio, from_ratio
 from quantify.ir.record import DataRef, Draws, ModelRef, PropertyRef, Reading, Record
 
 FORMAT = "quantify-record/1"
+BATCH = "batch"
+"""Key of a body under which a batch names the row that the record finishes."""
 
 
 def now() -> str:
@@ -36,6 +38,13 @@ def file_sha256(path: str) -> str:
 def digest(record: Record) -> str:
     """SHA-256 of the canonical text: the same content has the same digest, whenever it was made."""
     return hashlib.sha256(canonical(record).encode()).hexdigest()
+
+
+def row_of(record: Record) -> str | None:
+    """The row of a batch that the record finishes, or None."""
+    batch = record.body.get(BATCH)
+    row = batch.get("row") if isinstance(batch, dict) else None
+    return row if isinstance(row, str) else None
 
 
 def canonical(record: Record) -> str:

@@ -30,10 +30,12 @@ SHORTEST_PREFIX = 4
 HINT = "believe none of it: quantify evidence verify tells which records are damaged"
 
 TABLES = (
-    "CREATE TABLE IF NOT EXISTS records (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, content TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS records (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, row TEXT, content TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS rows ON records (row)",
     "CREATE TABLE IF NOT EXISTS log (number INTEGER PRIMARY KEY AUTOINCREMENT, digest TEXT, created TEXT NOT NULL)",
 )
-"""`records` holds each content once; `log` says when it was recorded, so that content may come again later."""
+"""`records` holds each content once, with the row of a batch that it finishes. `log` says when it was recorded, so that
+content may come again later."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,10 @@ class Store:
         content = records.canonical(record)
         name = hashlib.sha256(content.encode()).hexdigest()
         with _explained(self.path), self._transaction() as connection:
-            connection.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?)", (name, record.kind, content))
+            connection.execute(
+                "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?)",
+                (name, record.kind, records.row_of(record), content),
+            )
             last = connection.execute(
                 "SELECT log.digest FROM log JOIN records USING (digest) WHERE kind = ? ORDER BY number DESC LIMIT 1",
                 (record.kind,),
@@ -219,6 +224,15 @@ class Store:
             raise InputError(f"{prefix!r} begins {len(found)} records: {names}", "give more characters")
         return self._stored(*found[0])
 
+    def of_row(self, row: str) -> Stored | None:
+        """The last record that finishes this row of a batch.
+
+        Raises:
+            InvalidEvidenceError: It is damaged.
+        """
+        found = self._select("WHERE row = ? ORDER BY number DESC LIMIT 1", (row,))
+        return self._stored(*found[0]) if found else None
+
     def latest(self, kind: str | None = "run", back: int = 0) -> Stored:
         """The last record of that kind (None: of any), or the one `back` before it.
 
@@ -268,15 +282,15 @@ class Store:
             for (line,) in self._connection.execute("PRAGMA integrity_check").fetchall():
                 if line != "ok":
                     damages.append(Damage("", line))
-            rows = self._connection.execute("SELECT digest, kind, content FROM records ORDER BY digest").fetchall()
+            rows = self._connection.execute("SELECT digest, kind, row, content FROM records ORDER BY digest").fetchall()
             logged = dict(self._connection.execute("SELECT digest, max(created) FROM log GROUP BY digest").fetchall())
-        for name, kind, content in rows:
-            damages.extend(Damage(name, detail) for detail in _damages(name, kind, content, logged.pop(name, None)))
+        for name, kind, row, content in rows:
+            damages.extend(Damage(name, one) for one in _damages(name, (kind, row), content, logged.pop(name, None)))
         damages.extend(Damage(name, "is named in the log, but its content is gone") for name in logged)
         return len(rows), tuple(damages)
 
 
-def _damages(name: str, kind: str, content: str, created: str | None) -> Iterator[str]:
+def _damages(name: str, filed: tuple[str, str | None], content: str, created: str | None) -> Iterator[str]:
     if hashlib.sha256(content.encode()).hexdigest() != name:
         yield "its content was changed after it was stored"
         return
@@ -288,7 +302,7 @@ def _damages(name: str, kind: str, content: str, created: str | None) -> Iterato
     except InvalidEvidenceError as error:
         yield error.message
         return
-    if record.kind != kind or records.canonical(record) != content:
+    if (record.kind, records.row_of(record)) != filed or records.canonical(record) != content:
         yield "it is filed as something that it is not"
 
 

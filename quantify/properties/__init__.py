@@ -2,6 +2,7 @@
 
 from quantify.properties.bind import bind
 from quantify.properties.files import data_files
-from quantify.properties.source import PropertySource, load
+from quantify.properties.plan import Plan, Row, load_plan
+from quantify.properties.source import PropertySource, load, with_epsilon
 
-__all__ = ["PropertySource", "bind", "data_files", "load"]
+__all__ = ["Plan", "PropertySource", "Row", "bind", "data_files", "load", "load_plan", "with_epsilon"]

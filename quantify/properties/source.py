@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +12,7 @@ from quantify.errors import InputError
 from quantify.ir.problem import PropertyKind
 from quantify.properties import yaml
 from quantify.properties.fields import Fields, choice, text
-from quantify.properties.yaml import Mapping, fail
+from quantify.properties.yaml import Mapping, Scalar, fail, integral
 
 NETWORK_KEYS = ("quantization", "decision", "labels", "preprocess")
 KEYS: dict[str, tuple[str, ...]] = {
@@ -67,3 +68,16 @@ def load(path: Path) -> PropertySource:
     else:
         fields.need("domain", "write domain: {features: […]}, {relation: {nodes: 4}} or {from: data.csv}")
     return source
+
+
+def with_epsilon(source: PropertySource, epsilon: Fraction) -> PropertySource:
+    """The robustness property with this one ε instead of its own; digest and name stay those of the file."""
+    items = tuple(
+        (key, Scalar(key.file, key.line, integral(epsilon), str(epsilon)) if key.text == "epsilon" else node)
+        for key, node in source.root.items
+    )
+    if not any(key.text == "epsilon" for key, _ in items):
+        line = source.root.line
+        key = Scalar(str(source.path), line, "epsilon", "epsilon")
+        items = (*items, (key, Scalar(str(source.path), line, integral(epsilon), str(epsilon))))
+    return replace(source, root=replace(source.root, items=items))

@@ -16,7 +16,7 @@ from quantify.cli.main import COMMANDS, cli
 from quantify.gate import policy
 from quantify.ir.record import METRICS
 from quantify.ir.verdict import REASONS, Outcome
-from quantify.properties import domain, yaml
+from quantify.properties import domain, plan, yaml
 from quantify.properties.library import LIBRARY
 from quantify.properties.scope import FUNCTIONS
 
@@ -81,6 +81,12 @@ def test_pipelines_use_commands_and_options_that_exist(system: str) -> None:
     assert f"quantify init --ci {system}" in GATE
 
 
+def test_the_plan_of_a_batch_is_described() -> None:
+    text = (ROOT / "docs/evidence.md").read_text(encoding="utf-8")
+    for word in plan.TOP:
+        assert re.search(rf"^{word}:|`{word}`", text, re.M), word
+
+
 def test_the_table_of_engines_is_complete() -> None:
     rows = re.findall(r"^\| `([a-z]+)` \| .* \| (?:exact|sampled|prob-exact).* \|$", README, re.M)
     assert set(rows) == {*engines.discover(), "sample", "cnf"}
@@ -104,6 +110,11 @@ def test_property_files_can_be_read(tmp_path: Path, info: str, block: str) -> No
     path.write_text(block, encoding="utf-8")
     if info == "policy":
         assert policy.load(path).rules
+        return
+    if info == "plan":
+        node = yaml.parse(path.read_bytes(), str(path))
+        assert isinstance(node, yaml.Mapping)
+        assert {key.text for key, _ in node.items} <= set(plan.TOP)
         return
     if info != "fragment":
         assert properties.load(path).kind

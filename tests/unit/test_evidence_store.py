@@ -127,7 +127,7 @@ def test_an_empty_file_is_a_store_whose_first_writer_died(tmp_path: Path) -> Non
         assert len(opened.all()[0]) == 1
 
 
-@pytest.mark.parametrize("change", ["content", "half", "swapped", "kind", "log", "records"])
+@pytest.mark.parametrize("change", ["content", "half", "swapped", "kind", "row", "log", "records"])
 def test_what_was_changed_behind_its_back_is_found(tmp_path: Path, change: str) -> None:
     path = tmp_path / "e.db"
     with Store(path, create=True) as opened:
@@ -139,6 +139,7 @@ def test_what_was_changed_behind_its_back_is_found(tmp_path: Path, change: str) 
         "swapped": ["UPDATE records SET digest = 'f' || substr(digest, 2) WHERE digest = ?1",
                     "UPDATE log SET digest = 'f' || substr(digest, 2) WHERE digest = ?1"],
         "kind": ["UPDATE records SET kind = 'run' WHERE digest = ?1"],
+        "row": ["UPDATE records SET row = 'x' WHERE digest = ?1"],
         "log": ["DELETE FROM log WHERE digest = ?1"],
         "records": ["DELETE FROM records WHERE digest = ?1"],
     }[change]  # fmt: skip
