@@ -5,6 +5,7 @@ import math
 import random
 import resource
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,12 +22,13 @@ from random_networks import (
     random_score_predicate,
 )
 
+from quantify.engines import branch_record
 from quantify.engines.branch import ENGINE, BranchEngine
 from quantify.engines.branch_checkpoint import Checkpoints
 from quantify.engines.branch_plan import Tuning
 from quantify.engines.branch_record import boxes_where, leaves
 from quantify.engines.descent import native_module
-from quantify.errors import InputError
+from quantify.errors import ContradictionError, InputError
 from quantify.ir.count import Guarantee
 from quantify.ir.network import IntNetwork
 from quantify.ir.predicate import HasLabel, Linear, Plus, Score, Sign, Times, Within
@@ -244,6 +246,49 @@ def test_records_do_not_depend_on_workers_or_order():
     first = ENGINE.run(problem, case, Limits(), Progress(), record=True).record
     other = BranchEngine(tuning=Tuning(local_points=0))
     assert first == other.run(problem, case, Limits(jobs=2), Progress(), record=True).record
+
+
+@pytest.mark.parametrize("most", [1, 40, 1 << 12])
+@pytest.mark.parametrize("seed", range(4))
+def test_boxes_of_half_spaces_are_the_points_on_either_side(seed, most, monkeypatch):
+    monkeypatch.setattr(branch_record, "MOST_POINTS", most)
+    rng = random.Random(seed)
+    sizes = (23, 1, 19, 17)
+    matrix = [[rng.randint(-9, 9) for _ in sizes] for _ in range(2)]
+    shift = sum((a - b) * (size // 2) for a, b, size in zip(*matrix, sizes, strict=True))
+    problem = network_problem(IntNetwork(4, (int_layer(matrix, [0, shift]),), 2), sizes)
+    case = problem.cases[0]
+    outcome = BranchEngine(tuning=Tuning(leaf_points=1, local_points=0)).run(
+        problem, case, Limits(), Progress(), record=True
+    )
+    assert any(leaf.kind == "half-space" for leaf in leaves(outcome.record))
+    seen = {"0": np.zeros(sizes, int), "1": np.zeros(sizes, int)}
+    for name, box in branch_record.boxes_of(problem, case, outcome.record, ("0", "1"), outcome.counts):
+        seen[name][tuple(slice(a, b) for a, b in zip(box.low, box.high, strict=True))] += 1
+    points = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1)
+    label = np.argmax(points @ np.array(matrix).T + [0, shift], axis=-1)
+    assert (seen["0"] == (label == 0)).all()
+    assert (seen["1"] == (label == 1)).all()
+
+
+def test_boxes_that_do_not_add_up_are_no_answer():
+    problem = relu_problem(1, [6, 6], (12, 12, 12))
+    case = problem.cases[0]
+    outcome = ENGINE.run(problem, case, Limits(), Progress(), record=True)
+    name = max(outcome.counts, key=lambda name: outcome.counts[name].lower)
+    wrong = replace(outcome.counts[name], lower=1, upper=1)
+    with pytest.raises(ContradictionError, match="were counted"):
+        list(branch_record.boxes_of(problem, case, outcome.record, (name,), {**outcome.counts, name: wrong}))
+
+
+def test_a_single_point_is_a_box():
+    problem = relu_problem(1, [6, 6], (12, 12, 12))
+    point = GridCase(Box((3, 4, 5), (4, 5, 6)), label_queries(4), ())
+    outcome = ENGINE.run(problem, point, Limits(), Progress(), record=True)
+    assert outcome.record is None
+    label = str(plain_label(plain_scores(problem.network, (3, 4, 5))))
+    found = list(branch_record.boxes_of(problem, point, None, ("0", "1", "2", "3"), outcome.counts))
+    assert found == [(label, point.region)]
 
 
 def test_open_leaves_are_in_the_record():
