@@ -534,6 +534,15 @@ static int make_worker(branch_engine *e, worker *w)
     w->undecided = aligned(sizeof(margin) * pairs);
     w->row_margin = aligned(sizeof(margin) * (size_t)(plan->rows + 1));
     w->value = aligned(sizeof(u128) * 2 * (size_t)(plan->nodes + 1));
+    w->reduced = aligned(sizeof *w->reduced);
+    w->folded_size = aligned(sizeof(double) * (widest + 2));
+    w->folded_column = aligned(sizeof(int32_t) * (widest + 2));
+    w->folded_next = aligned(sizeof(int32_t) * (widest + 2));
+    for (int k = 0; k < 2; k++) {
+        w->folded[k] = aligned(branch_reduced_row(plan->dims) * (widest + 2));
+        ok = ok && w->folded[k];
+    }
+    ok = ok && w->reduced && w->folded_size && w->folded_column && w->folded_next;
     w->child[0] = aligned(3 * e->stride);
     if (w->child[0]) w->child[1] = (box *)((uint8_t *)w->child[0] + e->stride);
     return ok && w->state && w->slope && w->row && w->doubt && w->doubt_open && w->undecided
@@ -545,13 +554,14 @@ static void free_worker(worker *w)
     forms *both[2] = {&w->a, &w->b};
     for (int k = 0; k < 2; k++) {
         free(both[k]->centre), free(both[k]->radius), free(both[k]->error), free(both[k]->live), free(both[k]->wide);
-        free(w->points[k]), free(w->exact[k]);
+        free(w->points[k]), free(w->exact[k]), free(w->folded[k]);
     }
     for (int32_t l = 0; w->plan && l < w->plan->layers; l++) {
         if (w->state) free(w->state[l]);
         if (w->slope) free(w->slope[l]);
     }
     free(w->state), free(w->slope), free(w->row), free(w->doubt), free(w->doubt_open), free(w->undecided);
+    free(w->reduced), free(w->folded_size), free(w->folded_column), free(w->folded_next);
     free(w->row_margin), free(w->value), free(w->child[0]), free(w->stack), free(w->arena);
 }
 

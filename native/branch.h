@@ -61,6 +61,7 @@ typedef struct {
     int32_t closed_form;        /* words of the exact forms: 0 (none), 1 or 2 */
     int32_t recording;          /* keep the split tree; nothing is inherited from parents then */
     int32_t leaf_points;        /* boxes of at most so many points are enumerated */
+    double reduced_work;        /* most instructions for a box whose network is reduced first */
     double loop_work;           /* most floor sums for one half-space count */
     double credit_points;       /* boxes of at least so many points get volume bounds */
     double local_points;        /* boxes of at most so many points are finished at once */

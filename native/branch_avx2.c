@@ -2,7 +2,8 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include <stddef.h>
 #if defined(__x86_64__)
-#define WIDE 0
+#define WIDE 1
+#define LANES 4
 #define KERNEL(part) avx2_##part
 #define TARGET __attribute__((target("avx2")))
 #include "branch_kernel.inc"

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #if defined(__x86_64__)
 #define WIDE 1
+#define LANES 8
 #define KERNEL(part) avx512_##part
 #define TARGET __attribute__((target("avx512f,avx512dq")))
 #include "branch_kernel.inc"

@@ -1,6 +1,8 @@
 /* One box: bounds, labels ruled out, queries decided; then counted, enumerated, or given a split and a weight. */
 #include "branch_types.inc"
 
+enum { RECORDED_POINTS = 512 };
+
 static inline void add_points(uint64_t queries, u128 *total, u128 points)
 {
     for (; queries; queries &= queries - 1) total[__builtin_ctzll(queries)] += points;
@@ -71,7 +73,7 @@ static void compare_with(worker *w, box *b, int32_t ref, uint64_t others, int al
             if (i != ref && same(w, i, ref) == alike) wanted |= 1ULL << i;
         }
         if (!wanted) continue;
-        w->kernel->rows(w, &w->plan->pair, ref * blocks + block, b, &w->eight);
+        w->kernel->rows(w, &w->plan->pair, ref * blocks + block, (uint32_t)(wanted >> (8 * block)), b, &w->eight);
         for (; wanted; wanted &= wanted - 1) compare_labels(w, b, ref, __builtin_ctzll(wanted), kept);
     }
 }
@@ -210,15 +212,46 @@ static void position_of(const worker *w, const box *b, int64_t number, int64_t *
     }
 }
 
-static void enumerate_box(worker *w, box *b)
+/* Whether the label answers every open query on this box. */
+static int labels_decide(const worker *w, const box *b)
 {
-    const branch_plan *plan = w->plan;
     uint64_t known = b->open;
     for (uint64_t left = b->labels; left; left &= left - 1) {
         int32_t i = __builtin_ctzll(left);
         known &= w->true_for[i] | w->false_for[i];
     }
-    int by_point = known != b->open;
+    return known == b->open;
+}
+
+static void add_labels(worker *w, const box *b, int32_t label, uint64_t points)
+{
+    add_points(w->true_for[label] & b->open, w->in, points);
+    add_points(w->false_for[label] & b->open, w->out, points);
+}
+
+/* Counts a box by what is left of the network, when that is little. */
+static int count_reduced(worker *w, box *b, u128 size)
+{
+    const branch_plan *plan = w->plan;
+    uint64_t counts[MAX_REDUCED_LABELS];
+    int32_t labels = __builtin_popcountll(b->labels), unstable = branch_unstable(w);
+    /* A form takes three instructions for four points at least. */
+    if (labels > MAX_REDUCED_LABELS || unstable > MAX_RELUS) return 0;
+    if ((double)size * (3 * unstable + 6 * labels) > 4 * plan->reduced_work) return 0;
+    if (plan->recording && size > RECORDED_POINTS) return 0; /* somebody has to count them again */
+    if (!branch_reduce(w, b, w->reduced)) return 0;
+    if (branch_reduced_work(w->reduced) * (double)size > 4 * plan->reduced_work) return 0;
+    branch_count_reduced(w, b, w->reduced, counts);
+    for (int32_t m = 0; m < w->reduced->labels; m++) add_labels(w, b, w->reduced->label[m], counts[m]);
+    w->stats[2]++;
+    w->stats[4] += (uint64_t)size;
+    return 1;
+}
+
+static void enumerate_box(worker *w, box *b)
+{
+    const branch_plan *plan = w->plan;
+    int by_point = !labels_decide(w, b);
     uint64_t counts[MAX_LABELS] = {0};
     int64_t size = (int64_t)box_size(b, plan->dims), position[MAX_DIMS];
     w->stats[4] += (uint64_t)size;
@@ -240,11 +273,8 @@ static void enumerate_box(worker *w, box *b)
             if (unsure || !settle_point(w, b, position, (int32_t)w->winning[p], p)) doubt(w, position, b->open);
         }
     }
-    for (int32_t i = 0; i < plan->labels; i++) {
-        if (counts[i] == 0) continue;
-        add_points(w->true_for[i] & b->open, w->in, counts[i]);
-        add_points(w->false_for[i] & b->open, w->out, counts[i]);
-    }
+    for (int32_t i = 0; i < plan->labels; i++)
+        if (counts[i]) add_labels(w, b, i, counts[i]);
 }
 
 /* --- splitting ---------------------------------------------------------------------------------------------------- */
@@ -370,7 +400,7 @@ int branch_settle(worker *w, box *b)
     if (!plan->label_only) {
         double low[plan->rows + 1], high[plan->rows + 1];
         for (int32_t r = 0; r < plan->rows; r++) {
-            if ((r & 7) == 0) w->kernel->rows(w, &plan->row, r / 8, b, &w->eight);
+            if ((r & 7) == 0) w->kernel->rows(w, &plan->row, r / 8, 0xFF, b, &w->eight);
             row_margin(w, r);
             low[r] = w->row_margin[r].low;
             high[r] = w->row_margin[r].high;
@@ -386,18 +416,15 @@ int branch_settle(worker *w, box *b)
     }
     label_truths(w, b);
     undecided = relevant(w, b, undecided);
+    int known = labels_decide(w, b);
+    if (known && plan->closed_form && count_reduced(w, b, size)) return ENUMERATED;
     if (size <= (u128)plan->leaf_points) {
         w->stats[2]++;
         enumerate_box(w, b);
         return ENUMERATED;
     }
     if (w->affine && plan->closed_form) {
-        uint64_t known = b->open;
-        for (uint64_t left = b->labels; left; left &= left - 1) {
-            int32_t i = __builtin_ctzll(left);
-            known &= w->true_for[i] | w->false_for[i];
-        }
-        if (known == b->open) {
+        if (known) {
             rule_out_equals(w, b, undecided);
             u128 count;
             if (__builtin_popcountll(b->labels) == 2) {

@@ -41,6 +41,8 @@ class Tuning:
 
     leaf_points: int = 64
     """Boxes of at most so many points are enumerated."""
+    reduced_work: float = 65536.0
+    """Most instructions for evaluating all points of a box over what its stable neurons leave of the network."""
     loop_work: float = 1024.0
     """Most floor sums for one half-space."""
     credit_points: float = 2.0**24
@@ -182,6 +184,7 @@ class _Builder:
         native.widest = max([dims, hidden, 1, *(len(layer.bias) for layer in layers.hidden)])
         native.exact_points = layers.exact
         native.leaf_points, native.loop_work = tuning.leaf_points, tuning.loop_work
+        native.reduced_work = tuning.reduced_work
         native.credit_points, native.local_points = tuning.credit_points, tuning.local_points
         native.closed_form = self._closed_form() if tuning.closed_form else 0
         native.layer = self._layer_array(native.closed_form > 0)

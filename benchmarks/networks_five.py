@@ -1,0 +1,124 @@
+"""Five-input ReLU networks from fixed seeds: `python benchmarks/networks_five.py [--limit S] [--seeds 0,1] [--jobs N]`.
+
+Recipe of a network: weights normal with variance 2 / fan-in (He) and biases uniform within ±1/√fan-in, over inputs in
+[−1, 1]; the score biases then set each score's mean over 4,096 random inputs to zero, so that no label is lost from the
+start. Weights are rounded to 8 bits (one scale a layer), biases to the scale of their accumulator; activations stay
+whole ("no requantisation"), so every sum is exact. The grid spaces its levels evenly over [−1, 1] (its integers are
+2·position − (levels − 1)).
+
+Nobody chose the seeds: they are 0, 1, 2, …; every one is a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from quantify.engines.branch import BranchEngine
+from quantify.ir.domain import Measure
+from quantify.ir.network import IntLayer, IntNetwork, Rows
+from quantify.ir.predicate import HasLabel
+from quantify.ir.problem import Box, GridCase, GridProblem, GridQuery
+from quantify.resources import Limits, Progress
+
+INPUTS, LABELS = 5, 5
+SHAPES = (
+    ("2x10", (10, 10), 256),
+    ("4x10", (10, 10, 10, 10), 128),
+    ("2x10", (10, 10), 65_536),
+    ("4x10", (10, 10, 10, 10), 65_536),
+)
+"""Name, hidden layers, levels per input."""
+SEEDS = (0, 1, 2, 3, 4)
+TARGETS = {("2x10", 256): 0.0, ("4x10", 128): 0.0, ("2x10", 65_536): 0.02, ("4x10", 65_536): 0.07}
+"""Largest open share that was aimed at, after 30 seconds."""
+TOP = 127
+
+
+def network(seed: int, hidden: Sequence[int], levels: int) -> IntNetwork:
+    """The integer network of one seed over positions 0 … levels − 1 (see the head of this file)."""
+    rng = np.random.default_rng(seed)
+    widths = [INPUTS, *hidden, LABELS]
+    weights = [rng.normal(0, np.sqrt(2 / a), (b, a)) for a, b in zip(widths, widths[1:], strict=False)]
+    biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in zip(widths, widths[1:], strict=False)]
+    values = rng.uniform(-1, 1, (4096, INPUTS))
+    for w, b in zip(weights[:-1], biases[:-1], strict=True):
+        values = np.maximum(values @ w.T + b, 0)
+    biases[-1] = -(values @ weights[-1].T).mean(axis=0)
+    layers = []
+    unit = 1 / (levels - 1)  # one step of an integer input
+    for place, (w, b) in enumerate(zip(weights, biases, strict=True)):
+        step = float(np.abs(w).max()) / TOP
+        whole = np.rint(w / step).astype(np.int64)
+        unit *= step
+        bias = np.rint(b / unit).astype(np.int64)
+        if place == 0:
+            whole, bias = 2 * whole, bias - (levels - 1) * whole.sum(axis=1)
+        kind = "relu" if place < len(weights) - 1 else "none"
+        layers.append(IntLayer(Rows.dense(whole), bias, kind))
+    return IntNetwork(INPUTS, tuple(layers), LABELS)
+
+
+def problem(seed: int, hidden: Sequence[int], levels: int) -> GridProblem:
+    """How many inputs of the whole grid get each label."""
+    sizes = (levels,) * INPUTS
+    queries = tuple(GridQuery(str(label), HasLabel((label,))) for label in range(LABELS))
+    case = GridCase(Box((0,) * INPUTS, sizes), queries, ())
+    return GridProblem(sizes, LABELS, network(seed, hidden, levels), Measure(), (case,))
+
+
+def row(name: str, hidden: Sequence[int], levels: int, seed: int, limit: float, jobs: int = 2) -> dict[str, Any]:
+    """One network, counted for at most `limit` seconds."""
+    drawn = problem(seed, hidden, levels)
+    engine = BranchEngine()
+    wall, cpu = time.perf_counter(), _cpu()
+    outcome = engine.run(drawn, drawn.cases[0], Limits.starting_now(limit, jobs=jobs), Progress())
+    wall, cpu = time.perf_counter() - wall, _cpu() - cpu
+    return {
+        "key": f"five {name}@{levels} seed {seed}",
+        "shape": "-".join(map(str, (INPUTS, *hidden, LABELS))),
+        "levels": levels,
+        "seed": seed,
+        "limit": limit,
+        "jobs": jobs,
+        "seconds": wall,
+        "cpu_seconds": cpu,
+        "exact": outcome.open_share == 0,
+        "open_share": float(outcome.open_share),
+        "target": TARGETS.get((name, levels)),
+        "work": dict(outcome.work),
+        "counts": {key: [str(c.lower), str(c.upper)] for key, c in outcome.counts.items()},
+    }
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def rows(limit: float = 30.0, seeds: Sequence[int] = SEEDS, jobs: int = 2) -> Iterator[dict[str, Any]]:
+    """Every shape and seed, one after the other."""
+    for name, hidden, levels in SHAPES:
+        for seed in seeds:
+            yield row(name, hidden, levels, seed, limit, jobs)
+
+
+def main() -> None:
+    """Print the rows as they come, one JSON object a line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds for each network (default 30)")
+    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    for found in rows(arguments.limit, [int(s) for s in arguments.seeds.split(",")], arguments.jobs):
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
