@@ -16,6 +16,7 @@ import json
 import resource
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ def network(seed: int, hidden: Sequence[int], levels: int) -> IntNetwork:
     """The integer network of one seed over positions 0 … levels − 1 (see the head of this file)."""
     rng = np.random.default_rng(seed)
     widths = [INPUTS, *hidden, LABELS]
-    weights = [rng.normal(0, np.sqrt(2 / a), (b, a)) for a, b in zip(widths, widths[1:], strict=False)]
-    biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in zip(widths, widths[1:], strict=False)]
+    weights = [rng.normal(0, np.sqrt(2 / a), (b, a)) for a, b in pairwise(widths)]
+    biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in pairwise(widths)]
     values = rng.uniform(-1, 1, (4096, INPUTS))
     for w, b in zip(weights[:-1], biases[:-1], strict=True):
         values = np.maximum(values @ w.T + b, 0)
