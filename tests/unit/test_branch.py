@@ -216,28 +216,6 @@ def network_of_two():
     return (int_layer([[2, -1], [-3, 1]], [5, 9], "relu"),)
 
 
-# --- reduced networks ----------------------------------------------------------------------------------------------
-REDUCED = Tuning(leaf_points=1, reduced_work=1e9, loop_work=0, local_points=0)
-"""Every box with few unstable neurons is counted by what is left of its network, whatever its size."""
-
-
-@pytest.mark.parametrize("isa", ["portable", ""])
-@pytest.mark.parametrize("seed", range(24))
-def test_boxes_counted_by_what_their_stable_neurons_leave(seed, isa):
-    rng = random.Random(seed)
-    sizes = ((40, 33), (1, 17, 9, 11), (5, 7, 6, 3, 2), (300, 4))[seed % 4]
-    kinds = ("relu", "relu", "leaky", "none") if seed % 3 else ("relu", "capped", "sign", "floor_shift")
-    labels = rng.randint(2, 6)
-    # Small weights make ties common; they go to the lower label.
-    network = random_network(rng, len(sizes), labels, [rng.randint(1, 4) for _ in range(seed % 4)], kinds, 3, 12)
-    problem = network_problem(network, sizes)
-    expected = exactly(plain_count(problem, problem.cases[0]))
-    outcome = BranchEngine(tuning=REDUCED, isa=isa).run(problem, problem.cases[0], Limits(), Progress())
-    assert {name: (c.lower, c.upper) for name, c in outcome.counts.items()} == expected
-    if seed % 3:
-        assert outcome.work["boxes"] == 1, "the whole region was small enough"
-
-
 # --- records -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(6))
 def test_the_recorded_tree_covers_the_region_and_gives_the_violations(seed):
