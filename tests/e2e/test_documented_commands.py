@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/properties.md"]
+DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/properties.md", "docs/evidence.md", "docs/gate.md"]
 
 
 def shell_blocks(document: str) -> list[str]:
@@ -33,6 +33,15 @@ def test_commands_run_as_documented(document: str, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize(("document", "least"), [("README.md", 3), ("docs/tutorial.md", 9), ("docs/properties.md", 11)])
+@pytest.mark.parametrize(
+    ("document", "least"),
+    [
+        ("README.md", 3),
+        ("docs/tutorial.md", 9),
+        ("docs/properties.md", 11),
+        ("docs/evidence.md", 7),
+        ("docs/gate.md", 5),
+    ],
+)
 def test_documents_show_commands(document: str, least: int) -> None:
     assert sum(line.startswith("quantify ") for line in shell_blocks(document)) >= least

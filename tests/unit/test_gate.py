@@ -368,6 +368,8 @@ def test_groups_are_judged_one_by_one_with_their_support(project: Project) -> No
     )
     rule = "{id: r, metric: accuracy, property: phi, min: 0.8"
     assert project.rule(rule + "}").outcome is PASS
+    assert project.rule(rule + ", group: north, min_support: 50}").outcome is PASS
+    assert code(project.rule(rule + ", group: north, min_support: 51}")) == "too_little_support"
     found = project.rules([rule + ", groups: all, min_support: 20}"])
     assert {name: finding.outcome for name, finding in found.items()} == {
         "r/north": PASS, "r/south": FAIL, "r/east": OPEN,
