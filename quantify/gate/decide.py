@@ -2,8 +2,8 @@
 
 Proofs decide first: their intersection holds whatever else is true. What proofs leave open may be decided by
 statistical evidence; the rules that need it are one family, and Holm's step-down procedure (Scandinavian Journal of
-Statistics 6, 1979) gives each the risk (1 − confidence)/m, m being the number of rules still open. A rule with k
-pieces of statistical evidence holds each to its k-th part: to choose among them is a choice, too.
+Statistics 6, 1979) gives each the risk (1 − confidence)/m, m being the number of rules still open. Which statistical
+evidence decides a rule does not depend on what it found.
 """
 
 from __future__ import annotations
@@ -247,29 +247,59 @@ def _by_proof(one: _Open, outcome: Outcome | None) -> Finding:
 
 def _statistical(one: _Open, level: Fraction) -> Finding:
     """The rule by its statistical evidence at this part of its risk, with what is proven besides."""
-    risk = (1 - one.selected.rule.confidence) * level
-    each = risk / len(one.statistics)
-    tried: list[tuple[Fraction, Source, Interval]] = []
-    for source in one.statistics:
-        ends = interval_at(_reading(source), each)
-        if ends is None:
-            continue
-        if one.proven is not None:  # disjoint ends are no contradiction yet at this level
-            narrowed = max(ends[0], one.proven[0]), min(ends[1], one.proven[1])
-            ends = narrowed if narrowed[0] <= narrowed[1] else one.proven
-        tried.append((ends[1] - ends[0], source, ends))
-    if not tried:
-        best = min(one.statistics, key=lambda source: _reading(source).risk)
-        reading = _reading(best)
-        text = f"the evidence may miss with probability {float(reading.risk):.3g}, the rule allows {float(each):.3g}"
-        thresholds = _thresholds(one.selected.rule)
-        needed = needs.to_decide(best.record, reading, (reading.lower, reading.upper), thresholds, each)
-        return _finding(
-            one.selected, Outcome.INSUFFICIENT_EVIDENCE, (Reason("risk_too_high", text),), one.sources, needed, reading,
-            1 - each,
-        )  # fmt: skip
-    _, chosen, ends = min(tried, key=lambda entry: entry[0])
-    return _concluded(one, _side(one.selected.rule, ends), ends, chosen, [chosen], 1 - each)
+    allowed = 1 - one.selected.rule.confidence
+    pieces = _pieces(one.statistics, allowed)
+    each = allowed * level / len(pieces)
+    held = [(source, ends) for source in pieces if (ends := interval_at(_reading(source), each)) is not None]
+    if not held:
+        return _too_risky(one, pieces[0], each)
+    ends = _common([ends for _, ends in held])
+    if one.proven is not None:
+        narrowed = max(ends[0], one.proven[0]), min(ends[1], one.proven[1])
+        ends = narrowed if narrowed[0] <= narrowed[1] else one.proven
+    used = [source for source, own in held if own[0] == ends[0] or own[1] == ends[1]] or [held[0][0]]
+    chosen = min(held, key=lambda entry: entry[1][1] - entry[1][0])[0]
+    return _concluded(one, _side(one.selected.rule, ends), ends, chosen, used, 1 - each)
+
+
+def _pieces(statistics: Sequence[Source], allowed: Fraction) -> list[Source]:
+    """The evidence that decides, chosen by how it was made and not by what it found, so that choosing costs nothing.
+
+    Of samples the one with the most draws; of other intervals the highest rung, then the smallest tolerance, among
+    those whose risk the rule allows. The first of equals: to repeat a run until it passes gains nothing. Where both
+    kinds are there, each gets half of the risk, whether or not it can use it: what is decided at a small risk must be
+    decided at any larger one, or Holm's steps would not hold.
+    """
+    drawn = [source for source in statistics if _reading(source).draws]
+    others = [source for source in statistics if not _reading(source).draws]
+    found = []
+    if drawn:
+        found.append(max(drawn, key=lambda source: sum(one.samples for one in _reading(source).draws)))
+    if others:
+        share = allowed / (2 if drawn else 1)
+        found.append(min(others, key=lambda source: _rank(_reading(source), share)))
+    return found
+
+
+def _rank(reading: Reading, share: Fraction) -> tuple[bool, int, Fraction, Fraction]:
+    return reading.risk > share, -reading.guarantee, reading.epsilon or Fraction(0), reading.risk
+
+
+def _common(intervals: Sequence[Interval]) -> Interval:
+    """What the intervals have in common; all of them where that is nothing, as one of them has missed."""
+    lower, upper = max(ends[0] for ends in intervals), min(ends[1] for ends in intervals)
+    if lower <= upper:
+        return lower, upper
+    return min(ends[0] for ends in intervals), max(ends[1] for ends in intervals)
+
+
+def _too_risky(one: _Open, source: Source, each: Fraction) -> Finding:
+    reading = _reading(source)
+    text = f"the evidence may miss with probability {float(reading.risk):.3g}, the rule allows {float(each):.3g}"
+    thresholds = _thresholds(one.selected.rule)
+    needed = needs.to_decide(source.record, reading, (reading.lower, reading.upper), thresholds, each)
+    reasons = (Reason("risk_too_high", text),)
+    return _finding(one.selected, Outcome.INSUFFICIENT_EVIDENCE, reasons, one.sources, needed, reading, 1 - each)
 
 
 def _concluded(

@@ -140,15 +140,50 @@ def test_a_sample_never_proves_zero(project: Project) -> None:
     assert "count exactly" in finding.needs[0].text
 
 
-def test_two_samples_are_each_held_to_half_the_risk(project: Project) -> None:
-    """Choosing the better of two would double the chance of being wrong. The same draws are one sample."""
+def test_the_larger_sample_decides_and_the_first_of_two_as_large(project: Project) -> None:
+    """Which one decides does not depend on what it found, so that repeating a run until it passes gains nothing."""
+    first = project.count(sampled(40, 130))
+    project.count(sampled(10, 130))
+    finding = project.rule(MAX, ANY)
+    assert (finding.lower, finding.upper) == clopper_pearson(40, 130, F(95, 100))
+    assert [source.digest for source in finding.sources if source.use == "decides"] == [first]
+    larger = project.count(sampled(20, 131))
+    finding = project.rule(MAX, ANY)
+    assert (finding.outcome, finding.level) == (PASS, F(95, 100))
+    assert (finding.lower, finding.upper) == clopper_pearson(20, 131, F(95, 100))
+    assert [source.digest for source in finding.sources if source.use == "decides"] == [larger]
+
+
+def test_a_sample_and_a_pac_count_share_the_risk(project: Project) -> None:
+    """Half of 5 % each: the sample's interval is that of 97.5 %, and a risk of 2δ = 2 % fits, one of 3 % does not."""
     project.count(sampled(20, 130))
-    project.count(sampled(20, 130), body={"again": True})
-    assert project.rule(MAX, ANY).level == F(95, 100)
-    project.count(sampled(22, 130))
+    fitting = pac(F(15, 100), F(1, 10), F(1, 100))
+    project.count(fitting)
+    low, high = clopper_pearson(20, 130, F(975, 1000))
     finding = project.rule(MAX, ANY)
     assert finding.level == F(975, 1000)
-    assert (finding.lower, finding.upper) == clopper_pearson(20, 130, F(975, 1000))
+    assert (finding.lower, finding.upper) == (max(low, fitting.lower), min(high, fitting.upper))
+    project.stored.pop()
+    project.count(pac(F(15, 100), F(1, 10), F(15, 1000)))
+    finding = project.rule(MAX, ANY)
+    assert (finding.lower, finding.upper) == (low, high)
+
+
+def test_a_sample_and_a_pac_count_that_have_nothing_in_common_leave_it_open(project: Project) -> None:
+    project.count(sampled(30, 130))
+    project.count(pac(F(1, 100), F(1, 100), F(1, 100)))
+    finding = project.rule("{id: r, metric: violation, property: phi, max: 0.1}", ANY)
+    assert (finding.outcome, code(finding)) == (OPEN, "across")
+
+
+def test_the_pac_count_with_the_smallest_tolerance_that_the_risk_allows_decides(project: Project) -> None:
+    project.count(pac(F(20, 100), F(1, 100), F(1, 10)))  # narrow, but may miss with 20 %
+    project.count(pac(F(20, 100), F(4, 5), F(1, 100)))
+    wanted = project.count(pac(F(10, 100), F(1, 10), F(2, 100)))
+    project.count(pac(F(15, 100), F(1, 10), F(2, 100)))
+    finding = project.rule(MAX, "least_guarantee: pac")
+    assert finding.outcome is PASS
+    assert [source.digest for source in finding.sources if source.use == "decides"] == [wanted]
 
 
 def test_a_proof_decides_before_a_sample_does(project: Project) -> None:
