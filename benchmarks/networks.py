@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -176,7 +177,7 @@ def _published(name: str, model: Path, settings: Settings) -> Row:
             "wall_seconds": told["wall_seconds"],
         }
         grid = pipeline.prepare(model, prop, pipeline.Options(), Progress()).grid
-        labels[mode] = _labels(_network(grid), _every_input(16, 0, 1 << 16))
+        labels[mode] = _labels(_network(grid), _inputs((2,) * 16, 0, 1 << 16))
     truth = functools.partial(relations.holds, name, 4)
     known = _published_counts(settings.published, name)
     return measured(model, folder / f"{name}-exact.yaml", settings.limit, truth) | {
@@ -323,22 +324,25 @@ def _labels(network: IntNetwork, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return found
 
 
-def _every_input(n: int, start: int, stop: int) -> NDArray[np.int64]:
+def _inputs(sizes: Sequence[int], start: int, stop: int) -> NDArray[np.int64]:
+    """Rows start…stop−1 of all inputs, the last feature fastest."""
     numbers = np.arange(start, stop, dtype=np.int64)
-    return numbers[:, np.newaxis] >> np.arange(n - 1, -1, -1) & 1
+    if set(sizes) == {2}:
+        return numbers[:, np.newaxis] >> np.arange(len(sizes) - 1, -1, -1) & 1
+    return np.stack(np.unravel_index(numbers, tuple(sizes)), axis=-1)
 
 
 def in_numpy(grid: GridProblem, limit: float, truth: Truth | None = None) -> dict[str, Any]:
     """Counts of all inputs by plain NumPy, in doubles where these are exact; what the limit leaves is extrapolated."""
     network = _network(grid)
-    n, total = network.inputs, 1 << network.inputs
+    total = math.prod(grid.sizes)
     small = all(layer.bits <= 50 for layer in network.layers)
     dense = [(layer.rows.to_dense().T.astype(float), layer.bias.astype(float)) for layer in network.layers if small]
     counts = np.zeros((2, network.outputs), np.int64)
     started = time.perf_counter()
     done = 0
     while done < total and time.perf_counter() - started < limit:
-        rows = _every_input(n, done, min(total, done + BLOCK))
+        rows = _inputs(grid.sizes, done, min(total, done + BLOCK))
         if small:
             values = rows.astype(float)
             for (weight, bias), layer in zip(dense, network.layers, strict=True):
@@ -443,13 +447,14 @@ def _times(rows: Sequence[Row]) -> str:
         chosen = row["ways"][row["chosen"]]
         ours = f"{row['chosen']}, {row['isa']}" if row["chosen"] == "enumerate" else row["chosen"]
         cells = [way_cell(row["ways"].get(name)) for name in names]
-        lines.append([row["key"].split(" ", 1)[1], ours, duration(chosen["seconds"]), *cells, verdict])
+        cpu = duration(chosen["cpu_seconds"]) if "cpu_seconds" in chosen else ""
+        lines.append([row["key"].split(" ", 1)[1], ours, duration(chosen["seconds"]), cpu, *cells, verdict])
     intro = (
         f"Times with {JOBS} threads. Ratios are to the engine that `auto` chose; `>` was stopped by the limit, `≈` is "
         "extrapolated from the inputs that the limit left time for. NumPy is a plain vectorised enumeration in one "
         "thread beside its BLAS. `identical` compares the exact ways that finished.\n\n"
     )
-    return intro + grid_of(["row", "chosen", "seconds", *names, "identical"], lines, 2)
+    return intro + grid_of(["row", "chosen", "seconds", "of the cores", *names, "identical"], lines, 2)
 
 
 TABLE = Table("2", "Table 2: boolean networks", table2, markdown, missing)

@@ -12,15 +12,20 @@ Nobody chose the seeds: they are 0, 1, 2, …; every one is a row.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import resource
 import time
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import networks
 import numpy as np
+from harness import JOBS, Job, Row, Settings, Table, duration, grid_of, timed, way_cell, with_ratios
 
+from quantify.cnf.engine import CnfEngine
 from quantify.engines.branch import BranchEngine
 from quantify.ir.domain import Measure
 from quantify.ir.network import IntLayer, IntNetwork, Rows
@@ -39,6 +44,10 @@ SHAPES = (
 SEEDS = (0, 1, 2, 3, 4)
 TARGETS = {("2x10", 256): 0.0, ("4x10", 128): 0.0, ("2x10", 65_536): 0.02, ("4x10", 65_536): 0.07}
 """Largest open share that was aimed at, after 30 seconds."""
+SECONDS = 30.0
+"""What `branch` has for a network in the report."""
+NUMPY_SECONDS = 3.0
+"""Plain enumeration is measured on what it gets done in this time."""
 TOP = 127
 
 
@@ -108,6 +117,52 @@ def rows(limit: float = 30.0, seeds: Sequence[int] = SEEDS, jobs: int = 2) -> It
     for name, hidden, levels in SHAPES:
         for seed in seeds:
             yield row(name, hidden, levels, seed, limit, jobs)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+def table_five(settings: Settings) -> Iterator[Job]:
+    """Every shape and seed; the CBMC path beside the first seed of each shape."""
+    for name, hidden, levels in SHAPES:
+        for seed in SEEDS:
+            measure = functools.partial(_beside_others, name, hidden, levels, seed, settings.limit)
+            yield Job(f"five {name}@{levels} seed {seed}", measure)
+
+
+def _beside_others(name: str, hidden: Sequence[int], levels: int, seed: int, limit: float) -> Row:
+    found = row(name, hidden, levels, seed, SECONDS, JOBS)
+    del found["key"]
+    found["seconds_allowed"] = found.pop("limit")
+    drawn = problem(seed, hidden, levels)
+    ways: dict[str, Any] = {"branch": {"finished": found["exact"], "seconds": found["seconds"]}}
+    ways["numpy"] = networks.in_numpy(drawn, NUMPY_SECONDS)
+    if seed == SEEDS[0]:
+        for counter in ("ganak", "approxmc"):
+            path = CnfEngine(counter=counter, epsilon=Fraction(4, 5), delta=Fraction(1, 5))
+            ways[f"cnf+{counter}"] = timed(path, drawn, drawn.cases[0], limit)
+    return found | {"ways": with_ratios(ways, "branch")}
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A line for each network: how much is open, after how long, beside what others take."""
+    names = list(dict.fromkeys(name for line in rows for name in line["ways"] if name != "branch"))
+    heads = ["network", "levels", "seed", "inputs", "open share", "aimed at", "wall", "cpu", *names]
+    lines = []
+    for line in rows:
+        share = "0 (exact)" if line["exact"] else f"{line['open_share']:.2g}"
+        inputs = f"{line['levels'] ** INPUTS:.2e}".replace("e+", "e")
+        seconds = [duration(line["seconds"]), duration(line["cpu_seconds"])]
+        cells = [way_cell(line["ways"].get(name)) for name in names]
+        aimed = "0" if line["target"] == 0 else f"{line['target']:g}"
+        lines.append([line["shape"], str(line["levels"]), str(line["seed"]), inputs, share, aimed, *seconds, *cells])
+    intro = (
+        f"Inputs of each of {LABELS} labels, by `branch` with {JOBS} threads, stopped after {SECONDS:g} s; weights of "
+        "8 bits, no requantisation. NumPy is a plain enumeration, extrapolated from what it gets done in "
+        f"{NUMPY_SECONDS:g} s; ratios are to the time of `branch`, finished or not.\n\n"
+    )
+    return intro + grid_of(heads, lines)
+
+
+TABLE = Table("five", "Five-input networks from fixed seeds", table_five, markdown)
 
 
 def main() -> None:

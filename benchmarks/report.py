@@ -35,7 +35,7 @@ def measured_on(rows: Sequence[Row]) -> str:
         text = f"{facts}; {row['limit']:g} s for each way"
         found[text] = found.get(text, 0) + 1
     lines = [f"Machine: {text}{f' ({n} of {len(rows)} rows)' if len(found) > 1 else ''}." for text, n in found.items()]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(lines) + "\n"
 
 
 def trees(rows: Sequence[Row]) -> str:
