@@ -80,7 +80,7 @@ VARIANTS: dict[str, tuple[Engine, Limits]] = {
     "branch, two workers": (BranchEngine(tuning=Tuning(leaf_points=2, local_points=0)), Limits(jobs=2)),
     "branch, little memory": (BranchEngine(tuning=Tuning(leaf_points=1, local_points=0)), Limits(jobs=3, memory_mb=0)),
 }
-"""What engines choose by size, processor or limits, chosen by hand; each problem meets two of them."""
+"""What engines choose by size, processor or limits, chosen by hand."""
 VARIANTS = {k: v for k, v in VARIANTS.items() if not k.startswith("branch, avx") or branch_runs(k.split()[-1])}
 
 
@@ -116,15 +116,15 @@ def test_engines_agree_with_plain_python(seeds: range, tmp_path: Path) -> None:
     for seed in seeds:
         drawn = draw(seed)
         check_evaluators(drawn)
-        asked = {name: (engine, Limits()) for name, engine in EXACT.items()}
-        asked |= {name: VARIANTS[name] for name in list(VARIANTS)[seed % 7 :: 7]}
+        asked = {name: (engine, Limits()) for name, engine in EXACT.items()} | VARIANTS
         for name, (engine, limits) in asked.items():
             accepted[name] += counted(drawn, engine, limits, exact(name))
         for name, engine in BOUNDING.items():
             accepted[name] += counted(drawn, engine, Limits(), containing(name))
         for name, engine in {**EXACT, **BOUNDING}.items():
             counted(drawn, engine, Limits.starting_now(0.0), containing(f"{name} without time"))
-        check_sampling(drawn)
+        if seed % 4 == 0:
+            check_sampling(drawn)
         check_interrupted_branch(drawn, tmp_path / str(seed))
     for name in EXACT:
         assert accepted[name] >= CHUNK // 3, f"{name} refuses too often to be tested: {accepted}"
