@@ -72,6 +72,9 @@ def run(tables: list[Table], settings: Settings, results: Path, *, fresh: bool, 
     """Measure the rows that are missing, each kept as soon as it is finished; returns the keys of those that failed."""
     results.mkdir(parents=True, exist_ok=True)
     store = results / "rows.jsonl"
+    if store.exists() and not store.read_bytes().endswith(b"\n"):
+        with store.open("a", encoding="utf-8") as file:
+            file.write("\n")  # the next row would be lost with the one that was cut short
     failed: list[str] = []
     done = set() if fresh else {row["key"] for row in read_rows(store)}
     for table in tables:
