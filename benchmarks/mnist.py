@@ -134,7 +134,7 @@ def measure(name: str, epsilon: int, limit: float) -> Row:
         "images": images,
         "nearest": nearest,
         "ways": peers(grid, nearest[-1], engine, limit),
-        "sub": sub_box(grid, nearest[-1], engine, limit),
+        "sub": sub_box(grid, nearest[-1], engine, forward, limit),
     }
 
 
@@ -206,14 +206,27 @@ def approximate(network: Network) -> Forward | None:
     return forward
 
 
-def sampled(
-    network: IntNetwork, box: Box, image: dict[str, Any], draws: int, forward: Forward | None
-) -> dict[str, Any]:
-    """How many of `draws` points have the image's label, and whether an interval round that meets the bounds.
+def _labels(
+    network: IntNetwork, forward: Forward | None, low: NDArray[np.int64], steps: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """Labels of low + steps.
 
     Where `forward` is given, points that are far from every tie are believed to be labelled by it; the others, and
     every point without it, are evaluated exactly.
     """
+    if forward is None:
+        return network_eval.labels(network, low + steps.astype(np.int64))
+    scores, close = forward(steps, low.astype(np.float64))
+    found, near = scores.argmax(axis=1), np.flatnonzero(close)
+    if len(near):
+        found[near] = network_eval.labels(network, low + steps[near].astype(np.int64))
+    return found
+
+
+def sampled(
+    network: IntNetwork, box: Box, image: dict[str, Any], draws: int, forward: Forward | None
+) -> dict[str, Any]:
+    """How many of `draws` points have the image's label, and whether an interval round that meets the bounds."""
     rng = np.random.default_rng(image["image"])
     low, width = np.array(box.low, np.int64), np.array(box.high, np.int64) - np.array(box.low, np.int64)
     hits, made, block = 0, 0, 10_000
@@ -221,14 +234,7 @@ def sampled(
         n = min(block, draws - made)
         # Truncating 24 random bits favours no value by more than 2^-24 · width.
         steps = np.floor(rng.random((n, len(low)), np.float32) * width.astype(np.float32))
-        if forward is None:
-            found = network_eval.labels(network, low + steps.astype(np.int64))
-        else:
-            scores, close = forward(steps, low.astype(np.float64))
-            found, near = scores.argmax(axis=1), np.flatnonzero(close)
-            if len(near):
-                found[near] = network_eval.labels(network, low + steps[near].astype(np.int64))
-        hits += int((found == image["label"]).sum())
+        hits += int((_labels(network, forward, low, steps) == image["label"]).sum())
         made += n
     least, most = clopper_pearson(hits, made, 1 - CONTRADICTS)
     inside = Fraction(image["bounds"][0]) <= most and least <= Fraction(image["bounds"][1])
@@ -249,7 +255,7 @@ def peers(grid: GridProblem, image: int, engine: Any, limit: float) -> dict[str,
     return with_ratios(ways, engine.name)
 
 
-def sub_box(grid: GridProblem, image: int, engine: Any, limit: float) -> dict[str, Any]:
+def sub_box(grid: GridProblem, image: int, engine: Any, forward: Forward | None, limit: float) -> dict[str, Any]:
     """A box of the ball that plain NumPy can enumerate: all inputs at the centre but FREE, spread over the widest."""
     case, network = grid.cases[image], grid.network
     assert isinstance(case.region, Box)
@@ -270,9 +276,9 @@ def sub_box(grid: GridProblem, image: int, engine: Any, limit: float) -> dict[st
     shape = tuple((high - low)[free].tolist())
     for start in range(0, box.size, 1 << 14):
         places = np.array(np.unravel_index(np.arange(start, min(box.size, start + (1 << 14))), shape)).T
-        points = np.repeat(centre[None, :], len(places), axis=0)
-        points[:, free] = low[free] + places
-        hits += int((network_eval.labels(network, points) == label).sum())
+        steps = np.zeros((len(places), len(low)), np.float32)
+        steps[:, free] = places
+        hits += int((_labels(network, forward, low, steps) == label).sum())
         if time.perf_counter() - started > limit:
             return {"points": box.size, "ours": ours, "finished": False}
     seconds = time.perf_counter() - started
