@@ -34,6 +34,27 @@ def quantify(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """As `quantify`, but in this process: for sequences of commands whose starts would take longer than they do."""
+    from quantify.cli.main import run as main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        words = [str(argument) for argument in arguments]
+        capfd.readouterr()
+        with monkeypatch.context() as context:
+            for name, value in environment.items():
+                context.setenv(name, value)
+            code = main(words)
+        printed = capfd.readouterr()
+        assert "Traceback" not in printed.err, printed.err
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
 def answer(quantify: Run) -> Callable[..., dict[str, Any]]:
     """Run `quantify count … --json -` and return what it printed; the exit code must be 0."""
 

@@ -28,19 +28,17 @@ assert: "label != 'low'"
 
 
 @pytest.fixture
-def recorded(
-    quantify: Run, small_tree: DecisionTreeClassifier, write_property: Callable[[str], Path]
-) -> dict[str, Any]:
+def recorded(here: Run, small_tree: DecisionTreeClassifier, write_property: Callable[[str], Path]) -> dict[str, Any]:
     """What one recorded count printed."""
     write_property(SAFETY)
-    done = quantify("count", "model.pkl", "--property", "property.yaml", "--record", "--json", "-")
+    done = here("count", "model.pkl", "--property", "property.yaml", "--record", "--json", "-")
     assert done.returncode == 0, done.stderr
     assert "recorded as" in done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
-def test_a_recorded_count_can_be_read_again(quantify: Run, recorded: dict[str, Any], tmp_path: Path) -> None:
+def test_a_recorded_count_can_be_read_again(quantify: Run, here: Run, recorded: dict[str, Any], tmp_path: Path) -> None:
     listed = quantify("evidence", "list", "--json", "-")
     assert listed.returncode == 0
     answer = json.loads(listed.stdout)
@@ -53,57 +51,57 @@ def test_a_recorded_count_can_be_read_again(quantify: Run, recorded: dict[str, A
     rates = {reading["metric"]: Fraction(reading["lower"]) for reading in row["readings"]}
     assert rates == {name: Fraction(rate["lower"]) for name, rate in recorded["metrics"].items()}
     for name in (row["digest"][:8], "latest"):
-        shown = json.loads(quantify("evidence", "show", name, "--json", "-").stdout)
+        shown = json.loads(here("evidence", "show", name, "--json", "-").stdout)
         jsonschema.validate(shown, schema("evidence"))
         assert shown["record"]["body"] == recorded
-    text = quantify("evidence", "show", "latest").stdout
+    text = here("evidence", "show", "latest").stdout
     assert row["digest"] in text.replace("\n", "")
     assert "violation" in text
 
 
-def test_lines_of_the_export_are_the_records(quantify: Run, recorded: dict[str, Any], tmp_path: Path) -> None:
-    quantify("count", "model.pkl", "--property", "property.yaml", "--record", "--engine", "reference", "--quiet")
-    assert quantify("evidence", "export", "--output", "all.jsonl").returncode == 0
+def test_lines_of_the_export_are_the_records(here: Run, recorded: dict[str, Any], tmp_path: Path) -> None:
+    here("count", "model.pkl", "--property", "property.yaml", "--record", "--engine", "reference", "--quiet")
+    assert here("evidence", "export", "--output", "all.jsonl").returncode == 0
     lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    listed = json.loads(quantify("evidence", "list", "--json", "-", "--kind", "count").stdout)["records"]
+    listed = json.loads(here("evidence", "list", "--json", "-", "--kind", "count").stdout)["records"]
     assert [line["digest"] for line in lines] == [row["digest"] for row in listed]
     for line in lines:
         content = {key: value for key, value in line.items() if key not in ("digest", "created")}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         assert hashlib.sha256(text.encode()).hexdigest() == line["digest"]
-    assert quantify("evidence", "export").stdout == (tmp_path / "all.jsonl").read_text()
+    assert here("evidence", "export").stdout == (tmp_path / "all.jsonl").read_text()
 
 
-def test_tampering_is_found_and_told(quantify: Run, recorded: dict[str, Any], tmp_path: Path) -> None:
-    assert quantify("evidence", "verify").returncode == 0
+def test_tampering_is_found_and_told(here: Run, recorded: dict[str, Any], tmp_path: Path) -> None:
+    assert here("evidence", "verify").returncode == 0
     connection = sqlite3.connect(tmp_path / ".quantify" / "evidence.db")
     connection.execute("UPDATE records SET content = replace(content, '\"satisfaction\"', '\"violation\"')")
     connection.commit()
     connection.close()
     for arguments in (("verify",), ("list",), ("export",), ("show", "latest")):
-        done = quantify("evidence", *arguments)
+        done = here("evidence", *arguments)
         assert done.returncode == 4, arguments
         assert "changed after it was stored" in done.stderr
-    answer = json.loads(quantify("evidence", "verify", "--json", "-").stdout)
+    answer = json.loads(here("evidence", "verify", "--json", "-").stdout)
     jsonschema.validate(answer, schema("evidence"))
     assert (answer["intact"], answer["records"], len(answer["damages"])) == (False, 1, 1)
 
 
-def test_bad_input_is_one_error(quantify: Run, tmp_path: Path) -> None:
+def test_bad_input_is_one_error(here: Run, tmp_path: Path) -> None:
     for arguments in (("show", "latest"), ("show", "zz"), ("verify",), ("list", "--kind", "gossip"), ("show",)):
-        done = quantify("evidence", *arguments)
+        done = here("evidence", *arguments)
         assert (done.returncode, done.stdout) == (2, ""), arguments
-    assert quantify("evidence", "list").returncode == 0
+    assert here("evidence", "list").returncode == 0
     assert not (tmp_path / ".quantify").exists()
     (tmp_path / "text.db").write_text("this is no database\n" * 99)
-    assert quantify("evidence", "list", QUANTIFY_STORE="text.db").returncode == 2
+    assert here("evidence", "list", QUANTIFY_STORE="text.db").returncode == 2
 
 
 def test_a_store_that_cannot_be_written_is_refused_before_counting(
-    quantify: Run, small_tree: DecisionTreeClassifier, write_property: Callable[[str], Path], tmp_path: Path
+    here: Run, small_tree: DecisionTreeClassifier, write_property: Callable[[str], Path], tmp_path: Path
 ) -> None:
     write_property(SAFETY)
     (tmp_path / "text.db").write_text("this is no database\n" * 99)
-    done = quantify("count", "model.pkl", "--property", "property.yaml", "--record", QUANTIFY_STORE="text.db")
+    done = here("count", "model.pkl", "--property", "property.yaml", "--record", QUANTIFY_STORE="text.db")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no evidence store" in done.stderr

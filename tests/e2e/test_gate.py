@@ -36,12 +36,12 @@ def truth(small_tree: DecisionTreeClassifier, write_property: Callable[[str], Pa
 
 
 @pytest.fixture
-def gate(quantify: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def gate(here: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Run the gate on a policy; all its files are checked, must agree, and the JSON is returned."""
 
     def run(text: str, outcome: str, exit_code: int) -> dict[str, Any]:
         (tmp_path / "release.yaml").write_text(text, encoding="utf-8")
-        done = quantify("gate", "release.yaml", "--json", "v.json", "--junit", "v.xml", "--sarif", "v.sarif")
+        done = here("gate", "release.yaml", "--json", "v.json", "--junit", "v.xml", "--sarif", "v.sarif")
         assert done.returncode == exit_code, done.stderr
         answer: dict[str, Any] = json.loads((tmp_path / "v.json").read_text())
         jsonschema.validate(answer, schema("gate"))
@@ -78,17 +78,18 @@ def test_exact_counts_decide_to_the_last_input(
     }  # fmt: skip
     answer = gate(rule.format(truth - Fraction(1, 10**30)), "FAIL", 1)
     assert [source["use"] for source in answer["rules"][0]["evidence"]] == ["decides"]
+    assert quantify("gate", "release.yaml").returncode == 1
 
 
 def test_evidence_that_is_missing_too_weak_or_stale_is_insufficient(
-    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
+    here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
 ) -> None:
     rule = "rules:\n  - {id: unsafe, metric: violation, property: small, max: 0.9}\n"
     assert gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "never_measured"
-    assert quantify(*COUNT, "--engine", "sample", "--samples", "2000").returncode == 0
+    assert here(*COUNT, "--engine", "sample", "--samples", "2000").returncode == 0
     assert gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "guarantee_too_low"
     assert gate("least_guarantee: sampled\n" + rule, "PASS", 0)["rules"][0]["interval"]["confidence"] == 0.95
-    assert quantify(*COUNT).returncode == 0
+    assert here(*COUNT).returncode == 0
     gate(rule, "PASS", 0)
     other = DecisionTreeClassifier(max_depth=1, random_state=1).fit(GRID, np.where(GRID[:, 0] < 9, "low", "high"))
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(other))
@@ -96,21 +97,21 @@ def test_evidence_that_is_missing_too_weak_or_stale_is_insufficient(
     assert gate("model: model.pkl\n" + rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "stale"
 
 
-def test_draws_that_would_do_do(quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction) -> None:
+def test_draws_that_would_do_do(here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction) -> None:
     """The number that the gate asks for decides when it is drawn, up to the luck of the draw."""
     near = truth + Fraction(1, 50)
     policy = f"least_guarantee: sampled\nrules:\n  - {{id: unsafe, metric: violation, property: small, max: {near}}}\n"
-    assert quantify(*COUNT, "--engine", "sample", "--samples", "500").returncode == 0
+    assert here(*COUNT, "--engine", "sample", "--samples", "500").returncode == 0
     (need,) = gate(policy, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["needs"]
     assert need["kind"] == "samples"
-    assert quantify(*COUNT, "--engine", "sample", "--samples", 3 * need["amount"], "--seed", "1").returncode == 0
+    assert here(*COUNT, "--engine", "sample", "--samples", 3 * need["amount"], "--seed", "1").returncode == 0
     gate(policy, "PASS", 0)
 
 
 def test_an_approximate_interval_is_for_a_person_and_a_contradiction_for_nobody(
-    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
+    here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
 ) -> None:
-    assert quantify(*COUNT).returncode == 0
+    assert here(*COUNT).returncode == 0
     seeds = Reading(
         "correct", "recipe", "loan", Fraction(83, 100), Fraction(92, 100), Fraction(88, 100), Guarantee.SAMPLED,
         risk=Fraction(1, 20), approximate=True,
@@ -134,11 +135,11 @@ def test_an_approximate_interval_is_for_a_person_and_a_contradiction_for_nobody(
 
 
 def test_a_changed_record_is_invalid(
-    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
+    here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, tmp_path: Path
 ) -> None:
     import sqlite3
 
-    assert quantify(*COUNT).returncode == 0
+    assert here(*COUNT).returncode == 0
     connection = sqlite3.connect(tmp_path / ".quantify" / "evidence.db")
     connection.execute("UPDATE records SET content = replace(content, '\"tree\"', '\"bush\"')")
     connection.commit()
@@ -147,7 +148,7 @@ def test_a_changed_record_is_invalid(
     assert answer["rules"][0]["reasons"][0]["code"] == "tampered"
 
 
-def test_bad_policies_are_one_error_with_a_line(quantify: Run, tmp_path: Path) -> None:
+def test_bad_policies_are_one_error_with_a_line(here: Run, tmp_path: Path) -> None:
     for text, said in (
         ("rules: []\n", "release.yaml:1: "),
         (
@@ -156,19 +157,17 @@ def test_bad_policies_are_one_error_with_a_line(quantify: Run, tmp_path: Path) -
         ),
     ):
         (tmp_path / "release.yaml").write_text(text)
-        done = quantify("gate", "release.yaml", "--json", "v.json")
+        done = here("gate", "release.yaml", "--json", "v.json")
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
         assert "hint: " in done.stderr
         assert not (tmp_path / "v.json").exists()
-    assert quantify("gate", "none.yaml").returncode == 2
+    assert here("gate", "none.yaml").returncode == 2
     (tmp_path / "release.yaml").write_text("rules:\n  - {id: a, metric: violation, property: p, max: 0}\n")
-    assert quantify("gate", "release.yaml", "--json", "-", "--junit", "-").returncode == 2
+    assert here("gate", "release.yaml", "--json", "-", "--junit", "-").returncode == 2
 
 
-def test_names_that_no_xml_allows_are_replaced(
-    quantify: Run, gate: Callable[..., dict[str, Any]], truth: Fraction
-) -> None:
+def test_names_that_no_xml_allows_are_replaced(gate: Callable[..., dict[str, Any]], truth: Fraction) -> None:
     gate(
         'rules:\n  - {id: "a\\u0001<&>\\"", metric: violation, property: "p\\u0008]]>", max: 0}\n',
         "INSUFFICIENT_EVIDENCE",
