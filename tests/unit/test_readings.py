@@ -160,6 +160,17 @@ def test_nothing_meets_the_assumption_and_nothing_is_decided() -> None:
     assert {(reading.lower, reading.upper) for reading in every.values()} == {(F(0), F(1))}
 
 
+def test_a_row_of_no_weight_decides_nothing() -> None:
+    made = evidence("robustness", ({"robust": exact(9)}, 10, F(1)), ({"robust": exact(0)}, 0, F(1)))
+    (reading,) = readings.from_evidence(made)
+    assert (reading.reason, reading.lower, reading.upper) == ("vacuous", F(0), F(1))
+
+
+def test_an_epsilon_of_a_batch_is_a_group() -> None:
+    (reading,) = readings.from_evidence(evidence("robustness", ({"robust": exact(9)}, 10, F(5, 2))), by_epsilon=True)
+    assert (reading.group, reading.lower) == ("epsilon=2.5", F(9, 10))
+
+
 def test_labels_are_groups() -> None:
     every = found(evidence("classes", ({"a/b": exact(10), "c": exact(30)}, 40, None)))
     assert {key: reading.lower for key, reading in every.items()} == {
