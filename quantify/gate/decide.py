@@ -122,6 +122,8 @@ def _least(rule: Rule, reading: Reading) -> Guarantee:
     return Guarantee.BOUNDS if reading.about == "property" else Guarantee.SAMPLED
 
 
+NOTED = ("measured", "warning", "failed")
+"""States of a check that a reader of the verdict should know of."""
 CLOSEST = ("approximate_method", "too_little_support", "guarantee_too_low", "stale", "model_missing")
 """Reasons from the one that leaves least to be done."""
 
@@ -326,7 +328,7 @@ def _concluded(
         minimum=rule.minimum,
         maximum=rule.maximum,
         outcome=outcome or Outcome.INSUFFICIENT_EVIDENCE,
-        reasons=(Reason(code, REASONS[code]),),
+        reasons=(Reason(code, REASONS[code]), *_noted(used)),
         needs=needed,
         lower=ends[0],
         upper=ends[1],
@@ -336,6 +338,17 @@ def _concluded(
         level=level,
         sources=sources,
     )
+
+
+def _noted(used: Sequence[Source]) -> Iterator[Reason]:
+    """What the checks of a count found that is not plainly well: how far a rounded network is from the real one."""
+    said: dict[str, None] = {}
+    for source in used:
+        checks = source.record.body.get("checks")
+        for check in checks if isinstance(checks, list) else []:
+            if isinstance(check, dict) and check.get("status") in NOTED:
+                said[f"{check.get('name')}: {check.get('detail')}"] = None
+    yield from (Reason("noted", text) for text in said)
 
 
 def _finding(

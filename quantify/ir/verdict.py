@@ -47,6 +47,7 @@ REASONS: dict[str, str] = {
     "within": "the interval lies wholly on the right side",
     "outside": "the interval lies wholly on the wrong side",
     "across": "the interval contains a threshold",
+    "noted": "a check of the count measured something that the reader should know",
     "superseded": "a later run on the same cases replaced it",
     "never_measured": "there is no evidence about it",
     "stale": "the evidence is of another version of a file",

@@ -91,7 +91,6 @@ def of_verdict(verdict: Verdict) -> View:
     open_ = [
         (name(finding), text)
         for finding in verdict.findings
-        if finding.outcome is not Outcome.PASS
         for text in (*_reasons(finding), *(f"needed: {need.text}" for need in finding.needs))
     ]
     if open_:
@@ -106,7 +105,10 @@ def of_verdict(verdict: Verdict) -> View:
 
 
 def _reasons(finding: Finding) -> Iterator[str]:
+    """Why it came out so; of what passed, only what is noted besides."""
     for reason in finding.reasons:
+        if finding.outcome is Outcome.PASS and reason.code != "noted":
+            continue
         yield f"{reason.code}: {reason.text}"
 
 

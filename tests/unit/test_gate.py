@@ -393,6 +393,19 @@ def test_a_vacuous_count_decides_nothing(project: Project) -> None:
     assert (finding.outcome, code(finding)) == (OPEN, "vacuous")
 
 
+def test_what_a_count_measured_beside_its_number_is_told(project: Project) -> None:
+    checks = [
+        {"name": "fidelity", "status": "ok", "detail": "fine"},
+        {"name": "quantised", "status": "measured", "detail": "3 of 1000 labels differ"},
+    ]
+    project.count(exact(F(0)), body={"checks": checks})
+    finding = project.rule(MAX)
+    assert [(reason.code, reason.text) for reason in finding.reasons[1:]] == [
+        ("noted", "quantised: 3 of 1000 labels differ")
+    ]
+    assert finding.outcome is PASS
+
+
 # --- groups ---------------------------------------------------------------------------------------------------------
 def test_groups_are_judged_one_by_one_with_their_support(project: Project) -> None:
     project.count(
