@@ -6,6 +6,7 @@ complete one.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -89,18 +90,23 @@ class Writer:
     def __init__(self, path: Path, head: Head) -> None:
         self._path, self._head = path, head
         self._digest = hashlib.sha256()
+        self._zip: gzip.GzipFile | None = None
         self.size = 0
         """Bytes of the finished file."""
 
     def __enter__(self) -> Writer:
         try:
             handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
-            self._partial = Path(name)
-            self._file: IO[bytes] = os.fdopen(handle, "wb")
-            self._zip = gzip.GzipFile("", "wb", LEVEL, self._file, mtime=0)
         except OSError as error:
             raise self._failed(error) from error
-        self._write(head_line(self._head))
+        self._partial = Path(name)
+        self._file: IO[bytes] = os.fdopen(handle, "wb")
+        try:
+            self._zip = gzip.GzipFile("", "wb", LEVEL, self._file, mtime=0)
+            self._write(head_line(self._head))
+        except BaseException:
+            self._discard()
+            raise
         return self
 
     def add(self, case: CaseHead, tree: bytes) -> None:
@@ -114,6 +120,7 @@ class Writer:
             self._write(tree[start : start + BLOCK])
 
     def _write(self, data: bytes) -> None:
+        assert self._zip is not None
         self._digest.update(data)
         try:
             self._zip.write(data)
@@ -124,6 +131,7 @@ class Writer:
         try:
             if kind is None:
                 self._write(_line({"sha256": self._digest.hexdigest()}))
+                assert self._zip is not None
                 self._zip.close()
                 self._file.flush()
                 os.fsync(self._file.fileno())
@@ -135,8 +143,15 @@ class Writer:
         except OSError as error:
             raise self._failed(error) from error
         finally:
-            self._file.close()
-            self._partial.unlink(missing_ok=True)
+            self._discard()
+
+    def _discard(self) -> None:
+        """Close what is open; the file beside the place, if it was not moved there, goes."""
+        for file in (self._zip, self._file):
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.close()
+        self._partial.unlink(missing_ok=True)
 
     def _failed(self, error: OSError) -> InputError:
         reason = error.strerror or error
