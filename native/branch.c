@@ -535,14 +535,16 @@ static int make_worker(branch_engine *e, worker *w)
     w->row_margin = aligned(sizeof(margin) * (size_t)(plan->rows + 1));
     w->value = aligned(sizeof(u128) * 2 * (size_t)(plan->nodes + 1));
     w->reduced = aligned(sizeof *w->reduced);
-    w->folded_size = aligned(sizeof(double) * (widest + 2));
-    w->folded_column = aligned(sizeof(int32_t) * (widest + 2));
-    w->folded_next = aligned(sizeof(int32_t) * (widest + 2));
+    w->folded_norm = aligned(sizeof(double) * widest);
+    w->folded_error = aligned(sizeof(double) * widest);
+    w->folded_fresh = aligned(sizeof(double) * widest);
+    w->folded_column = aligned(sizeof(int32_t) * widest);
+    w->folded_next = aligned(sizeof(int32_t) * widest);
     for (int k = 0; k < 2; k++) {
-        w->folded[k] = aligned(branch_reduced_row(plan->dims) * (widest + 2));
+        w->folded[k] = aligned(branch_reduced_row(plan->dims) * widest);
         ok = ok && w->folded[k];
     }
-    ok = ok && w->reduced && w->folded_size && w->folded_column && w->folded_next;
+    ok = ok && w->reduced && w->folded_norm && w->folded_error && w->folded_fresh && w->folded_column && w->folded_next;
     w->child[0] = aligned(3 * e->stride);
     if (w->child[0]) w->child[1] = (box *)((uint8_t *)w->child[0] + e->stride);
     return ok && w->state && w->slope && w->row && w->doubt && w->doubt_open && w->undecided
@@ -561,7 +563,7 @@ static void free_worker(worker *w)
         if (w->slope) free(w->slope[l]);
     }
     free(w->state), free(w->slope), free(w->row), free(w->doubt), free(w->doubt_open), free(w->undecided);
-    free(w->reduced), free(w->folded_size), free(w->folded_column), free(w->folded_next);
+    free(w->reduced), free(w->folded_norm), free(w->folded_error), free(w->folded_fresh), free(w->folded_column), free(w->folded_next);
     free(w->row_margin), free(w->value), free(w->child[0]), free(w->stack), free(w->arena);
 }
 

@@ -58,6 +58,7 @@ typedef struct {
 typedef struct {
     int32_t dims, layers, hidden, labels, queries, rows, nodes, widest;
     int32_t exact_points;       /* doubles at points are exact */
+    int32_t whole;              /* all doubles are whole numbers, rounded where they are beyond 2^53 */
     int32_t closed_form;        /* words of the exact forms: 0 (none), 1 or 2 */
     int32_t recording;          /* keep the split tree; nothing is inherited from parents then */
     int32_t leaf_points;        /* boxes of at most so many points are enumerated */

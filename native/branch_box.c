@@ -241,7 +241,7 @@ static int count_reduced(worker *w, box *b, u128 size)
     if (plan->recording && size > RECORDED_POINTS) return 0; /* somebody has to count them again */
     if (!branch_reduce(w, b, w->reduced)) return 0;
     if (branch_reduced_work(w->reduced) * (double)size > 4 * plan->reduced_work) return 0;
-    branch_count_reduced(w, b, w->reduced, counts);
+    if (!branch_count_reduced(w, b, w->reduced, counts)) return 0;
     for (int32_t m = 0; m < w->reduced->labels; m++) add_labels(w, b, w->reduced->label[m], counts[m]);
     w->stats[2]++;
     w->stats[4] += (uint64_t)size;
@@ -417,7 +417,7 @@ int branch_settle(worker *w, box *b)
     label_truths(w, b);
     undecided = relevant(w, b, undecided);
     int known = labels_decide(w, b);
-    if (known && plan->closed_form && count_reduced(w, b, size)) return ENUMERATED;
+    if (known && count_reduced(w, b, size)) return ENUMERATED;
     if (size <= (u128)plan->leaf_points) {
         w->stats[2]++;
         enumerate_box(w, b);

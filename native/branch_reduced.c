@@ -1,150 +1,199 @@
-/* What is left of the network on a small box: stable neurons folded in whole numbers, unstable ones and margins as forms. */
+/* What is left of the network on a box: stable neurons folded, unstable ones and margins as forms, evaluated at every point.
+ *
+ * Sums of whole numbers below 2^53 are exact in doubles, in any order. Where a bound on all partial sums is larger (or numbers are
+ * scaled), rows and forms carry an error, and a point where the two best scores are closer than it spoils the count.
+ * A sum of n products is within (n + 3) 2^-53 of the sum of absolute values; at least four times that is charged.
+ */
 #include "branch_types.inc"
 
-/* Sums of products in 64 bits, and values that doubles hold exactly, each with room to spare. */
-#define WHOLE_LIMIT 0x1p61
 #define EXACT_LIMIT 0x1p51
+#define CHARGE 0x1p-50
+#define LEAST_CHARGE 0x1p-900
 
-/* A folded row: constant, coefficients of the inputs, weights of the relus so far. */
-size_t branch_reduced_row(int32_t dims) { return sizeof(int64_t) * (size_t)(1 + dims + MAX_RELUS); }
+/* A folded row: constant, coefficients of the inputs (from the box's low corner), weights of the relus so far. */
+size_t branch_reduced_row(int32_t dims) { return sizeof(double) * (size_t)(1 + dims + MAX_RELUS); }
 
 static inline int32_t stride(const worker *w) { return 1 + w->plan->dims + MAX_RELUS; }
 
-static double size_of(const int64_t *row, int32_t terms)
+/* Bound on the row's size over the box, and on each of its numbers. */
+static double norm_of(const worker *w, const reduced *r, const box *b, const double *row)
 {
-    double most = 0;
-    for (int32_t s = 0; s < terms; s++) {
-        double size = fabs((double)row[s]);
-        most = size > most ? size : most;
-    }
-    return most;
+    int32_t dims = w->plan->dims;
+    double norm = fabs(row[0]);
+    for (int32_t k = 0; k < dims; k++) norm += fabs(row[1 + k]) * (double)(b->range[dims + k] - b->range[k] - 1);
+    for (int32_t j = 0; j < r->relus; j++) norm += fabs(row[1 + dims + j]) * r->reach[j];
+    return norm;
 }
 
-/* row = bias + sum of weights times rows; 0 when 64 bits are not proven enough. */
-static int fold(const worker *w, const int64_t *weight, const int64_t *bias, int32_t relus, int64_t *row)
+/* row = bias + sum of weights (`step` apart) times rows; returns the error that it may have over the box. */
+static double fold(const worker *w, const double *weight, int32_t step, double bias, int32_t relus, double *row)
 {
     int32_t length = stride(w), terms = 1 + w->plan->dims + relus;
-    if (bias[1] != bias[0] >> 63) return 0;
-    double reach = fabs((double)bias[0]);
-    for (int32_t k = 0; k < w->folded_live; k++) {
-        int32_t j = w->folded_column[k];
-        reach += fabs((double)weight[j]) * w->folded_size[j];
-    }
-    if (!(reach < WHOLE_LIMIT)) return 0;
+    double reach = fabs(bias), error = 0;
     memset(row, 0, (size_t)length * sizeof *row);
-    row[0] = bias[0];
+    row[0] = bias;
     for (int32_t k = 0; k < w->folded_live; k++) {
         int32_t j = w->folded_column[k];
-        const int64_t by = weight[j], *from = w->folded[0] + (size_t)j * length;
+        double by = weight[(size_t)j * step];
+        const double *from = w->folded[0] + (size_t)j * length;
         for (int32_t s = 0; s < terms; s++) row[s] += by * from[s];
+        reach += fabs(by) * w->folded_norm[j];
+        error += fabs(by) * w->folded_error[j];
     }
-    return 1;
+    if (w->plan->whole && error == 0 && reach < EXACT_LIMIT) return 0;
+    return error * (1 + CHARGE) + (w->folded_live + 8) * CHARGE * reach + LEAST_CHARGE;
 }
 
-/* Appends a form; 0 when there is no room, or doubles are not proven exact. */
-static int append(const worker *w, reduced *r, const box *b, const int64_t *row, int32_t relus)
+/* Appends a form; 0 when there is no room. */
+static int append(const worker *w, reduced *r, const box *b, const double *row, double error)
 {
-    int32_t dims = w->plan->dims, f = r->forms;
+    int32_t dims = w->plan->dims, f = r->forms, terms = 0;
     if (f >= MAX_FORMS) return 0;
-    double reach = fabs((double)row[0]);
-    const int64_t *relu = row + 1 + dims;
-    r->constant[f] = (double)row[0];
-    for (int32_t k = 0; k < dims; k++) {
-        r->slope[f][k] = (double)row[1 + k];
-        reach += fabs(r->slope[f][k]) * (double)(b->range[dims + k] - b->range[k] - 1);
+    double reach = norm_of(w, r, b, row), low = 0, high = 0;
+    r->constant[f] = row[0];
+    for (int32_t k = 0; k < dims; k++) r->slope[f][k] = row[1 + k];
+    for (int32_t k = w->reduced_outer; k < dims; k++) {
+        double most = row[1 + k] * (double)(b->range[dims + k] - b->range[k] - 1);
+        if (most < 0) low += most;
+        else high += most;
     }
-    int32_t terms = 0;
-    for (int32_t j = 0; j < relus; j++) {
-        double by = (double)relu[j];
+    for (int32_t j = 0; j < r->relus; j++) {
+        double by = row[1 + dims + j];
         if (by == 0) continue;
         r->from[f][terms] = j;
         r->by[f][terms++] = by;
-        reach += fabs(by) * r->reach[j];
+        error += fabs(by) * r->error[j];
+    }
+    if (!w->plan->whole || error > 0 || !(reach < EXACT_LIMIT)) {
+        error += (dims + terms + 8) * CHARGE * reach + LEAST_CHARGE;
     }
     r->terms[f] = terms;
-    r->reach[f] = reach;
+    r->error[f] = error;
+    r->reach[f] = reach > 1 ? reach : 1;
+    r->low[f] = low;
+    r->high[f] = high;
     r->forms++;
-    return reach < EXACT_LIMIT;
+    return reach < 0x1p1000;
 }
 
-static void scale(int64_t *row, int32_t length, int64_t by)
+static double scaled(const worker *w, double *row, double by, double error)
 {
-    for (int32_t s = 0; s < length && by != 1; s++) row[s] *= by;
+    for (int32_t s = 0; s < stride(w) && by != 1; s++) row[s] *= by;
+    return error * fabs(by);
 }
 
-/* One neuron's argument as a row becomes its value. */
-static int become_value(worker *w, reduced *r, const box *b, const branch_layer *layer, int64_t state, int64_t *row)
+/* One neuron's argument as a row becomes its value; its error too. 0 when this is not possible. */
+static int become_value(worker *w, reduced *r, const box *b, const branch_layer *layer, int64_t state, double *row, double *error)
 {
     int leaky = layer->activation == BRANCH_LEAKY;
-    double steepest = leaky ? (double)layer->exact_positive + 1 : 1;
-    if (!(size_of(row, 1 + w->plan->dims + r->relus) * steepest < WHOLE_LIMIT)) return 0;
-    if (state != UNSTABLE) {
-        if (leaky) scale(row, stride(w), state == BELOW ? layer->exact_negative : layer->exact_positive);
-        return 1;
+    double by = !leaky ? 1 : state == PASS ? layer->positive : layer->negative;
+    if (state == UNSTABLE) {
+        if (layer->capped || (!leaky && layer->activation != BRANCH_RELU) || r->relus >= MAX_RELUS) return 0;
+        if (!append(w, r, b, row, *error)) return 0;
+        if (leaky) {
+            *error = scaled(w, row, by, *error);
+        } else {
+            memset(row, 0, (size_t)stride(w) * sizeof *row);
+            *error = 0;
+        }
+        /* negative z + (positive - negative) max(z, 0) */
+        row[1 + w->plan->dims + r->relus++] = leaky ? layer->positive - layer->negative : 1;
+    } else if (leaky) {
+        *error = scaled(w, row, by, *error);
     }
-    if (layer->capped || (!leaky && layer->activation != BRANCH_RELU) || r->relus >= MAX_RELUS) return 0;
-    if (!append(w, r, b, row, r->relus)) return 0;
-    /* negative z + (positive - negative) max(z, 0) */
-    if (leaky) scale(row, stride(w), layer->exact_negative);
-    else memset(row, 0, (size_t)stride(w) * sizeof *row);
-    row[1 + w->plan->dims + r->relus++] = leaky ? layer->exact_positive - layer->exact_negative : 1;
+    double norm = norm_of(w, r, b, row);
+    if (leaky && !(w->plan->whole && *error == 0 && norm < EXACT_LIMIT)) *error += 8 * CHARGE * norm + LEAST_CHARGE;
     return 1;
 }
 
-/* The forms of the unstable neurons and of the margins of the possible labels over the first of them, in positions counted from the
-   low corner; 0 when the network is not of that kind, or too much is left. */
-int branch_reduce(worker *w, const box *b, reduced *r)
+static void note(worker *w, const reduced *r, const box *b, int32_t i, double error)
+{
+    w->folded_error[i] = error;
+    w->folded_norm[i] = norm_of(w, r, b, w->folded[0] + (size_t)i * stride(w));
+}
+
+/* The last inputs make up a plane. */
+static void choose_plane(worker *w, const box *b)
+{
+    int32_t dims = w->plan->dims, outer = dims;
+    int64_t points = 1;
+    while (outer > 0) {
+        int64_t more = points * (b->range[dims + outer - 1] - b->range[outer - 1]);
+        if (points >= PLANE_WANTED || more > PLANE_POINTS) break;
+        points = more;
+        outer--;
+    }
+    w->reduced_outer = outer;
+    w->reduced->points = (int32_t)points;
+}
+
+static int hidden_rows(worker *w, const box *b, reduced *r)
 {
     const branch_plan *plan = w->plan;
-    int32_t dims = plan->dims;
-    r->forms = r->relus = 0;
-    w->folded_live = dims;
-    for (int32_t k = 0; k < dims; k++) {
-        int64_t *row = w->folded[0] + (size_t)k * stride(w);
-        memset(row, 0, (size_t)stride(w) * sizeof *row);
-        row[0] = b->range[k];
-        row[1 + k] = 1;
-        w->folded_column[k] = k;
-        w->folded_size[k] = (double)b->range[k] + 1;
-    }
     for (int32_t l = 0; l < plan->layers; l++) {
         const branch_layer *layer = plan->layer + l;
         int32_t live = 0, *next = w->folded_next;
+        double *errors = w->folded_fresh;
         for (int32_t i = 0; i < layer->outputs; i++) {
-            int64_t state = w->state[l][i], *row = w->folded[1] + (size_t)i * stride(w);
+            int64_t state = w->state[l][i];
+            double *row = w->folded[1] + (size_t)i * stride(w);
+            errors[i] = 0;
             if (state == AT_LOW || state == AT_HIGH) {
-                int64_t value = state == AT_HIGH ? layer->exact_high
-                                                 : layer->activation == BRANCH_RELU ? 0 : layer->exact_low;
+                double value = state == AT_HIGH ? layer->high : layer->activation == BRANCH_RELU ? 0 : layer->low;
                 if (value == 0) continue;
                 memset(row, 0, (size_t)stride(w) * sizeof *row);
                 row[0] = value;
-            } else if (!fold(w, layer->exact + (size_t)i * layer->inputs, layer->exact_bias + 2 * i, r->relus, row)
-                       || !become_value(w, r, b, layer, state, row)) {
-                return 0;
+                if (!plan->whole || fabs(value) > EXACT_LIMIT) errors[i] = CHARGE * fabs(value) + LEAST_CHARGE;
+            } else {
+                const double *weight = layer->packed + (size_t)(i & ~7) * layer->inputs + (i & 7);
+                errors[i] = fold(w, weight, 8, layer->bias[i], r->relus, row);
+                if (!become_value(w, r, b, layer, state, row, errors + i)) return 0;
             }
             next[live++] = i;
         }
-        int64_t *swap = w->folded[0];
+        double *swap = w->folded[0];
         w->folded[0] = w->folded[1];
         w->folded[1] = swap;
+        w->folded_live = live;
         for (int32_t k = 0; k < live; k++) {
             w->folded_column[k] = next[k];
-            w->folded_size[next[k]] = size_of(w->folded[0] + (size_t)next[k] * stride(w), 1 + dims + r->relus);
+            note(w, r, b, next[k], errors[next[k]]);
         }
-        w->folded_live = live;
     }
-    r->labels = 0;
-    int64_t *first = w->folded[1], *row = first + stride(w);
+    return 1;
+}
+
+/* The forms of the unstable neurons, and of the margins of the possible labels over the first of them; 0 when the network is not of
+   that kind, or too much is left. */
+int branch_reduce(worker *w, const box *b, reduced *r)
+{
+    const branch_plan *plan = w->plan;
+    int32_t dims = plan->dims, blocks = (plan->labels + 7) / 8;
+    r->forms = r->relus = r->labels = 0;
+    choose_plane(w, b);
+    w->folded_live = dims;
+    for (int32_t k = 0; k < dims; k++) {
+        double *row = w->folded[0] + (size_t)k * stride(w);
+        memset(row, 0, (size_t)stride(w) * sizeof *row);
+        row[0] = (double)b->range[k];
+        row[1 + k] = b->range[dims + k] - b->range[k] > 1;
+        w->folded_column[k] = k;
+        note(w, r, b, k, 0);
+    }
+    if (!hidden_rows(w, b, r)) return 0;
+    r->doubt = 0;
+    int32_t reference = __builtin_ctzll(b->labels);
     for (uint64_t left = b->labels; left; left &= left - 1) {
         int32_t i = __builtin_ctzll(left);
-        int64_t *into = r->labels ? row : first;
-        if (r->labels == MAX_REDUCED_LABELS
-            || !fold(w, plan->pair_exact + (size_t)i * plan->hidden, plan->pair_exact_bias + 2 * i, r->relus, into))
-            return 0;
+        if (r->labels == MAX_REDUCED_LABELS) return 0;
         r->label[r->labels++] = i;
-        if (into == first) continue;
-        for (int32_t s = 0; s < stride(w); s++) row[s] -= first[s];
-        if (!append(w, r, b, row, r->relus)) return 0;
+        if (i == reference) continue;
+        size_t block = (size_t)(i * blocks + (reference >> 3));
+        double error = fold(w, plan->pair.packed + block * 8 * (size_t)plan->hidden + (reference & 7), 8,
+                            plan->pair.bias[8 * block + (size_t)(reference & 7)], r->relus, w->folded[1]);
+        if (!append(w, r, b, w->folded[1], error)) return 0;
+        double doubt = 4 * r->error[r->forms - 1];
+        if (doubt > r->doubt) r->doubt = doubt;
     }
     return 1;
 }
@@ -157,7 +206,7 @@ double branch_reduced_work(const reduced *r)
     return work + 3 * r->labels;
 }
 
-/* Unstable neurons, at most one more than can be kept. */
+/* Unstable neurons, at most a layer more than can be kept. */
 int32_t branch_unstable(const worker *w)
 {
     int32_t found = 0;
@@ -166,39 +215,81 @@ int32_t branch_unstable(const worker *w)
     return found;
 }
 
-/* Points of the box per possible label (in the order of r->label). */
-void branch_count_reduced(worker *w, const box *b, reduced *r, uint64_t *counts)
+static void fill_tables(const worker *w, const box *b, reduced *r)
 {
-    int32_t dims = w->plan->dims, outer = dims;
-    int64_t width[MAX_DIMS], points = 1, at[MAX_DIMS] = {0};
-    for (int32_t k = 0; k < dims; k++) width[k] = b->range[dims + k] - b->range[k];
-    while (outer > 0 && points < PLANE_WANTED && points * width[outer - 1] <= PLANE_POINTS) points *= width[--outer];
-    r->points = (int32_t)points;
+    int32_t dims = w->plan->dims, points = r->points;
     for (int32_t f = 0; f < r->forms; f++) {
-        /* Positions of the plane, the last input fastest. */
         double *table = r->table + (size_t)f * PLANE_POINTS;
         int64_t filled = 1;
         table[0] = 0;
-        for (int32_t k = dims - 1; k >= outer; k--) {
-            for (int64_t x = 1; x < width[k]; x++) {
+        for (int32_t k = dims - 1; k >= w->reduced_outer; k--) {
+            int64_t width = b->range[dims + k] - b->range[k];
+            for (int64_t x = 1; x < width; x++) {
                 double add = (double)x * r->slope[f][k];
                 for (int64_t p = 0; p < filled; p++) table[x * filled + p] = table[p] + add;
             }
-            filled *= width[k];
+            filled *= width;
         }
-        for (int64_t p = points; p < (points + 7) / 8 * 8; p++) table[p] = table[0];
-        r->base[f] = r->constant[f];
+        for (int32_t p = points; p < (points + 7) / 8 * 8; p++) table[p] = table[0];
     }
+}
+
+/* Ranges of the forms on a plane: relus that are zero all over it and labels that cannot win are left out. 1 when one label has
+   all of the plane. */
+static int plane_is_decided(reduced *r, int32_t *winner)
+{
+    double from[MAX_FORMS], to[MAX_FORMS];
+    int32_t kept = 0, certain = 0;
+    for (int32_t f = 0; f < r->forms; f++) {
+        double low = r->base[f] + r->low[f], high = r->base[f] + r->high[f];
+        int32_t live = 0;
+        for (int32_t t = 0; t < r->terms[f]; t++) {
+            int32_t j = r->from[f][t];
+            if (to[j] == 0) continue;
+            double by = r->by[f][t];
+            r->live_from[f][live] = j;
+            r->live_by[f][live++] = by;
+            low += by * (by > 0 ? from[j] : to[j]);
+            high += by * (by > 0 ? to[j] : from[j]);
+        }
+        r->live[f] = live;
+        if (f < r->relus) {
+            from[f] = low > 0 ? low : 0;
+            to[f] = high > 0 ? high : 0;
+            continue;
+        }
+        /* Ties go to label 0, the lowest; the doubt also covers the rounding of these ranges. */
+        if (r->doubt > 0 ? high < -r->doubt : high <= 0) continue;
+        r->kept[kept++] = f - r->relus + 1;
+        certain = low > r->doubt;
+    }
+    for (int32_t f = 0; f < r->relus; f++) r->dead[f] = to[f] == 0;
+    r->keeps = kept;
+    *winner = kept ? r->kept[0] : 0;
+    return kept == 0 || (kept == 1 && certain);
+}
+
+/* Points of the box per possible label (in the order of r->label); 0 when errors leave a point in doubt. */
+int branch_count_reduced(worker *w, const box *b, reduced *r, uint64_t *counts)
+{
+    int32_t dims = w->plan->dims, outer = w->reduced_outer;
+    int64_t at[MAX_DIMS] = {0};
+    fill_tables(w, b, r);
     memset(counts, 0, sizeof *counts * (size_t)r->labels);
     for (;;) {
-        w->kernel->plane(r, counts);
-        int32_t k = outer - 1;
-        for (; k >= 0; k--) { /* the next plane: whole numbers, so that nothing is lost */
-            if (++at[k] < width[k]) break;
-            at[k] = 0;
-            for (int32_t f = 0; f < r->forms; f++) r->base[f] -= r->slope[f][k] * (double)(width[k] - 1);
+        for (int32_t f = 0; f < r->forms; f++) {
+            double base = r->constant[f];
+            for (int32_t k = 0; k < outer; k++) base += r->slope[f][k] * (double)at[k];
+            r->base[f] = base;
         }
-        if (k < 0) return;
-        for (int32_t f = 0; f < r->forms; f++) r->base[f] += r->slope[f][k];
+        int32_t winner;
+        if (plane_is_decided(r, &winner)) counts[winner] += (uint64_t)r->points;
+        else if (!w->kernel->plane(r, counts)) return 0;
+        int32_t k = outer - 1;
+        for (; k >= 0; k--) {
+            if (++at[k] < b->range[dims + k] - b->range[k]) break;
+            at[k] = 0;
+        }
+        if (k < 0) return 1;
     }
 }

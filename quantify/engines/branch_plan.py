@@ -41,7 +41,7 @@ class Tuning:
 
     leaf_points: int = 64
     """Boxes of at most so many points are enumerated."""
-    reduced_work: float = 65536.0
+    reduced_work: float = 32768.0
     """Most instructions for evaluating all points of a box over what its stable neurons leave of the network."""
     loop_work: float = 1024.0
     """Most floor sums for one half-space."""
@@ -275,6 +275,7 @@ class _Builder:
         native.pair.inputs = self._ffi.NULL
         native.pair.bias = self._doubles(np.concatenate(constants))
         native.unit = 2.0**-scale
+        native.whole = scale == 0 and not any(layer.argument_scale or layer.value_scale for layer in layers.hidden)
         native.pair_exact = self._ffi.NULL
         if native.closed_form:
             native.pair_exact = self._integers([w for row in weights for w in (row or [0])])

@@ -3,10 +3,11 @@
 import random
 
 import pytest
-from random_networks import network_problem, plain_count, random_network
+from random_networks import int_layer, network_problem, plain_count, random_network
 
 from quantify.engines.branch import BranchEngine
 from quantify.engines.branch_plan import Tuning
+from quantify.ir.network import IntNetwork
 from quantify.resources import Limits, Progress
 
 REDUCED = Tuning(leaf_points=1, reduced_work=1e9, loop_work=0, local_points=0)
@@ -29,3 +30,23 @@ def test_boxes_counted_by_what_their_stable_neurons_leave(seed, isa):
     assert outcome.open_share == 0
     if seed % 3:
         assert outcome.work["boxes"] == 1, "the whole region was small enough"
+
+
+@pytest.mark.parametrize("isa", ["portable", ""])
+@pytest.mark.parametrize("bits", [20, 45, 70])
+def test_rounded_weights_leave_points_in_doubt_to_others(bits, isa):
+    rng = random.Random(bits)
+    for labels in (2, 4):
+        # Rows that differ in their last bit: margins far below what doubles of such sums can tell.
+        network = random_network(rng, 3, labels, [3, 3], ("relu", "leaky"), 1 << bits, 1 << (bits + 3))
+        last = network.layers[-1]
+        first = last.rows.to_dense()[0].tolist()
+        near = [[w + (k and rng.randint(-1, 1)) for w in first] for k in range(labels)]
+        close = int_layer(near, [int(last.bias[0])] * labels)
+        for layers in (network.layers, (*network.layers[:-1], close)):
+            problem = network_problem(IntNetwork(3, layers, labels), (9, 8, 7))
+            expected = plain_count(problem, problem.cases[0])
+            outcome = BranchEngine(tuning=REDUCED, isa=isa).run(problem, problem.cases[0], Limits(), Progress())
+            assert {name: (c.lower, c.upper) for name, c in outcome.counts.items()} == {
+                name: (count, count) for name, count in expected.items()
+            }
