@@ -593,11 +593,32 @@ def _queries(rng: random.Random, sizes: tuple[int, ...], intervals: Sequence[Int
         found += [Negation(HasLabel((rng.randrange(outputs),))), HasLabel(())]
     else:
         found = [found[rng.randrange(outputs)]]
-        found += [random_predicate(rng, sizes, outputs, rng.randint(1, 3)) for _ in range(2)]
+        found += [random_predicate(rng, sizes, outputs, rng.randint(1, 3)), _arithmetic(rng, sizes)]
     if mode >= 3:
         scores = [Score(k, low, high) for k, (low, high) in enumerate(intervals)]
         found += [_about_scores(rng, sizes, scores, curved=mode == 4) for _ in range(2)]
     return [GridQuery(f"q{k}", predicate) for k, predicate in enumerate(found)]
+
+
+def _arithmetic(rng: random.Random, sizes: tuple[int, ...]) -> Predicate:
+    """Inputs counted, rounded and multiplied, compared with a value that is taken somewhere."""
+
+    def line() -> Linear:
+        chosen = sorted(rng.sample(range(len(sizes)), min(len(sizes), rng.randint(1, 3))))
+        terms = tuple((f, rng.choice((-3, -1, 1, 2))) for f in chosen)
+        return Linear(terms, -sum(c * rng.randrange(sizes[f]) for f, c in terms))
+
+    tests = tuple(
+        Sign(rng.choice(("<", "<=", "==", "!=")), line())
+        if rng.random() < 0.5
+        else Within(f, 0, rng.randint(1, sizes[f]))
+        for f in (rng.randrange(len(sizes)) for _ in range(rng.randint(2, 5)))
+    )
+    count = Plus((CountOf(tests), Linear((), -rng.randint(0, len(tests)))))
+    rounded = Plus((FloorDiv(line(), rng.choice((2, 3, 7))), line()))
+    product = Plus((Times(line(), line()), line()))
+    extreme = Plus((Extreme(rng.choice(("min", "max")), (line(), line())), line()))
+    return Sign(rng.choice(("<", "<=", "==", "!=")), rng.choice((count, count, rounded, product, extreme)))
 
 
 def _about_scores(rng: random.Random, sizes: tuple[int, ...], scores: list[Score], curved: bool) -> Predicate:
