@@ -87,6 +87,7 @@ def prepared(made: Made, epsilon: int) -> pipeline.Prepared:
     text = (
         f'property: robustness\nname: eps{epsilon}\ninputs: {{file: {made.images.name}, rows: "0-{IMAGES - 1}"}}\n'
         f"epsilon: {epsilon}\nnorm: linf\nclip: [0, 255]\npreprocess: {{scale: 1/255}}\n"
+        "domain: {default: {type: int, min: 0, max: 255}}\n"
     )
     if made.model.suffix != ".tflite":
         text += "quantization: {mode: exact}\n"
@@ -317,7 +318,8 @@ def markdown(rows: Sequence[Row]) -> str:
         return "No rows.\n"
     whole = (
         f"The ball round each of {IMAGES} test images, {SECONDS:g} s for each; an image is robust where the ball has "
-        f"the label that the network gives the image. *Closed* are balls with an open share of at most {float(TARGET):g}.\n"
+        "the label that the network gives the image. *Closed* are balls with an open share of at most "
+        f"{float(TARGET):g}.\n"
     )
     heads = ["network", "test accuracy", "ε", "engine", "closed", "open share, median", "largest", "seconds, median"]
     near = (
