@@ -20,6 +20,7 @@ COMMANDS = {
     "emit": "Write the C program or the CNF formula of a property.",
     "cnf": "Count the models of a DIMACS file, projected.",
     "batch": "Count many models and properties, recording each row.",
+    "run": "Ask a model about a suite of cases.",
     "gate": "Decide by a policy, from the evidence on record.",
     "evidence": "List, show, export and verify what was recorded.",
     "doctor": "Show every tool, where it is, and whether it counts correctly.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,14 +71,20 @@ def _number(cell: Cell, scale: Fraction, offset: Fraction, table: Table, row: in
 
 def _class(cell: Cell, table: Table, row: int, model: Model) -> int:
     written = "" if cell is None else cell if isinstance(cell, str) else shown(cell)
-    if written in model.classes:
-        return model.classes.index(written)
-    value = exact_decimal(written)
-    same = [i for i, name in enumerate(model.classes) if value is not None and exact_decimal(name) == value]
-    if len(same) != 1:
+    found = class_of(written, model.classes)
+    if found is None:
         raise InputError(
             f"{table.path}: the label {written!r} of row {row} is no class of the model"
             + suggest(written, model.classes),
             f"its classes are {listed(model.classes, 20)}",
         )
-    return same[0]
+    return found
+
+
+def class_of(written: str, classes: Sequence[str]) -> int | None:
+    """Index of the class that a label names, by its text or else as the one of the same value (`1.0` for "1")."""
+    if written in classes:
+        return classes.index(written)
+    value = exact_decimal(written)
+    same = [i for i, name in enumerate(classes) if value is not None and exact_decimal(name) == value]
+    return same[0] if len(same) == 1 else None
