@@ -186,6 +186,16 @@ def test_the_pac_count_with_the_smallest_tolerance_that_the_risk_allows_decides(
     assert [source.digest for source in finding.sources if source.use == "decides"] == [wanted]
 
 
+def test_beside_a_sample_a_pac_count_must_fit_half_of_the_risk(project: Project) -> None:
+    project.count(sampled(20, 130))
+    project.count(pac(F(15, 100), F(1, 100), F(2, 100)))
+    wide = pac(F(15, 100), F(1, 10), F(1, 100))
+    project.count(wide)
+    finding = project.rule(MAX, ANY)
+    low, high = clopper_pearson(20, 130, F(975, 1000))
+    assert (finding.lower, finding.upper) == (max(low, wide.lower), min(high, wide.upper))
+
+
 def test_a_proof_decides_before_a_sample_does(project: Project) -> None:
     project.count(bounds(F(0), F(1, 4)))
     project.count(sampled(25, 100))
