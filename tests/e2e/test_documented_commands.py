@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/properties.md", "docs/evidence.md", "docs/gate.md", "docs/suites.md"]
+DOCUMENTS = [
+    "README.md", "docs/tutorial.md", "docs/properties.md", "docs/evidence.md", "docs/gate.md", "docs/suites.md",
+]  # fmt: skip
 
 
 def shell_blocks(document: str) -> list[str]:
