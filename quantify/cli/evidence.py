@@ -95,7 +95,8 @@ def verify(json_file: Path | None, quiet: bool) -> int:
         many, damages = store.verify()
         path = store.path
     if not quiet and str(json_file) != "-":
-        click.echo(f"{path}: {many} records, {'all intact' if not damages else f'{len(damages)} damages'}")
+        found = "all intact" if not damages else f"{len(damages)} damaged"
+        click.echo(f"{path}: {many} record{'' if many == 1 else 's'}, {found}")
     if json_file is not None:
         listed = [{"digest": damage.digest, "detail": damage.detail} for damage in damages]
         answer = {"schema": SCHEMA, "store": str(path), "records": many, "intact": not damages, "damages": listed}

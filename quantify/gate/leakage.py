@@ -34,9 +34,7 @@ def check(policy: Policy, stored: Sequence[Stored], every: Sequence[Selected], f
 def blocks(selected: Selected, checks: Sequence[Finding]) -> tuple[Outcome, Reason] | None:
     """How the checks decide a rule whose evidence is of a suite, or None: nothing stands in its way."""
     names = {data.sha256 for source in selected.sources if (data := _cases(source.record)) is not None}
-    bad = [
-        one for one in checks if one.outcome is not Outcome.PASS and (one.group in names or (names and not one.group))
-    ]
+    bad = [one for one in checks if one.outcome is not Outcome.PASS and one.group in names]
     if not bad:
         return None
     outcome = worst(one.outcome for one in bad)

@@ -54,6 +54,7 @@ def select(rule: Rule, policy: Policy, stored: Sequence[Stored], files: Files) -
     if not of_model:
         text = f"there is no evidence of {rule.metric} for {rule.model}"
         return (Selected(rule, about[0].reading.subject, None, (), Reason("never_measured", text)),)
+    of_model = _without_failed_runs(of_model)
     checked = _of_suite(rule, policy, [_property_and_data(one, files) for one in of_model], files)
     checked = _one_property(rule, checked)
     return tuple(_by_group(rule, _latest(checked, files)))
@@ -112,6 +113,13 @@ def _of_model(rule: Rule, found: Sequence[_Candidate], files: Files) -> list[_Ca
         elif files.same(model.path) == str(path):
             kept.append(_stale(one, "model", model.path, model.sha256, now))
     return kept
+
+
+def _without_failed_runs(found: list[_Candidate]) -> list[_Candidate]:
+    """Runs that failed name no model; they are evidence on a recipe, and none on a model that did run."""
+    if all(one.stored.record.model is None for one in found):
+        return found
+    return [one for one in found if one.stored.record.model is not None or one.stored.record.kind != "run"]
 
 
 def _path(record: Record) -> str | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 from quantify.ir.digits import plain
 from quantify.ir.record import METRICS, Reading, Record
-from quantify.report.numbers import percent_range, scientific
+from quantify.report.numbers import percent, percent_range, scientific
 from quantify.report.view import MEANINGS, Table, View
 
 SHORT = 12
 """Characters of a digest that are shown."""
+LONGEST = 15
+"""Characters of a number that is no share."""
 
 
 def of_list(records: Sequence[tuple[str, Record]], store: Path) -> View:
@@ -21,7 +24,11 @@ def of_list(records: Sequence[tuple[str, Record]], store: Path) -> View:
         for digest, record in records
     )
     headers = ("digest", "kind", "recorded (UTC)", "of", "says", "status")
-    tables = [Table(f"{len(rows)} records", headers, ("text",) * 5 + ("status",), rows)] if rows else []
+    tables = (
+        [Table(f"{len(rows)} record{'' if len(rows) == 1 else 's'}", headers, ("text",) * 5 + ("status",), rows)]
+        if rows
+        else []
+    )
     notes = () if rows else ("nothing is on record: quantify count … --record",)
     return View("evidence", str(store), (), tuple(tables), notes)
 
@@ -36,7 +43,7 @@ def of_record(digest: str, record: Record) -> View:
     facts.extend((data.role, f"{data.path} (sha256 {data.sha256})") for data in record.data)
     facts.append(("tool", ", ".join(f"{name} {value}" for name, value in record.tool.items() if value)))
     rows = tuple(
-        (reading.metric, reading.subject, reading.group or "", interval(reading), str(reading.guarantee), _why(reading))
+        (reading.metric, reading.subject, reading.group or "", _between(reading), str(reading.guarantee), _why(reading))
         for reading in record.readings
     )
     headers = ("metric", "of", "group", "between", "guarantee", "note")
@@ -46,18 +53,25 @@ def of_record(digest: str, record: Record) -> View:
     return View(record.kind, _subject(record), tuple(facts), tuple(tables) if rows else (), notes)
 
 
-def interval(reading: Reading) -> str:
-    """The ends of a reading for people, rounded outwards."""
-    if METRICS[reading.metric].is_share:
-        return percent_range(reading.lower, reading.upper)
-    if reading.lower == reading.upper:
-        return _decimal(reading)
-    return f"{scientific(reading.lower, 5, 'down')} to {scientific(reading.upper, 5, 'up')}"
+def amount(metric: str, value: Fraction) -> str:
+    """A rate for people: in percent where it is a share."""
+    if METRICS[metric].is_share:
+        return percent(value)
+    text = plain(value)
+    return text if len(text) <= LONGEST else scientific(value, 5)
 
 
-def _decimal(reading: Reading) -> str:
-    text = plain(reading.lower)
-    return text if len(text) <= 15 else scientific(reading.lower, 5)
+def interval(metric: str, lower: Fraction, upper: Fraction) -> str:
+    """The ends of a rate for people, rounded outwards."""
+    if METRICS[metric].is_share:
+        return percent_range(lower, upper)
+    if lower == upper:
+        return amount(metric, lower)
+    return f"{scientific(lower, 5, 'down')} to {scientific(upper, 5, 'up')}"
+
+
+def _between(reading: Reading) -> str:
+    return interval(reading.metric, reading.lower, reading.upper)
 
 
 def _subject(record: Record) -> str:
@@ -71,7 +85,7 @@ def _subject(record: Record) -> str:
 
 def _summary(record: Record) -> str:
     parts = [
-        f"{reading.metric}{'' if reading.group is None else f' [{reading.group}]'} {interval(reading)}"
+        f"{reading.metric}{'' if reading.group is None else f' [{reading.group}]'} {_between(reading)}"
         for reading in record.readings[:2]
     ]
     more = len(record.readings) - len(parts)
@@ -93,8 +107,3 @@ def _notes(reading: Reading) -> Iterator[str]:
 
 def _probability(reading: Reading) -> str:
     return f"{float(reading.risk):.3g}"
-
-
-def short(digests: Iterable[str]) -> str:
-    """Digests as they are shown."""
-    return ", ".join(digest[:SHORT] for digest in digests)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
-from quantify.ir.digits import exact_ratio, plain
-from quantify.ir.record import METRICS
+from quantify.ir.digits import exact_ratio
 from quantify.ir.verdict import Finding, Need, Outcome, Reason, Source, Verdict
-from quantify.report.numbers import percent, percent_range, scientific
+from quantify.report.evidence import SHORT, amount, interval
+from quantify.report.numbers import percent
 from quantify.report.view import Table, View
 
 SCHEMA = "quantify/1"
-SHORT = 12
 
 
 def name(finding: Finding) -> str:
@@ -36,24 +34,11 @@ def asked(finding: Finding) -> str:
     return f"{finding.metric}{subject}{group}{low}{' and' if low and high else ''}{high}"
 
 
-def amount(metric: str, value: Fraction) -> str:
-    """A rate for people: in percent where it is a share."""
-    if metric not in METRICS or METRICS[metric].is_share:
-        return percent(value)
-    text = plain(value)
-    return text if len(text) <= 15 else scientific(value, 5)
-
-
 def found(finding: Finding) -> str:
     """The interval, rounded outwards, with its guarantee; empty without one."""
     if finding.lower is None or finding.upper is None:
         return ""
-    if METRICS[finding.metric].is_share:
-        ends = percent_range(finding.lower, finding.upper)
-    elif finding.lower == finding.upper:
-        ends = amount(finding.metric, finding.lower)
-    else:
-        ends = f"{scientific(finding.lower, 5, 'down')} to {scientific(finding.upper, 5, 'up')}"
+    ends = interval(finding.metric, finding.lower, finding.upper)
     level = f", confidence {percent(finding.level)}" if finding.level is not None else ""
     return f"{ends} ({finding.guarantee}{level})"
 

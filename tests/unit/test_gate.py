@@ -564,6 +564,39 @@ def test_leakage_without_any_suite_blocks_a_policy_of_counts_too(project: Projec
     assert [code(f) for f in project.judge("suite: two.jsonl\n" + text).findings] == ["leakage_unchecked", "within"]
 
 
+def test_another_suite_that_leaked_blocks_nothing(project: Project) -> None:
+    (project.folder / "two.jsonl").write_text("two")
+    project.run(correct(95, 100))
+    project.leakage()
+    project.leakage("invalid", cases="two.jsonl")
+    verdict = project.judge(f"leakage: required\nrules: [{CORRECT}]")
+    assert [(finding.rule, finding.outcome) for finding in verdict.findings] == [("leakage", PASS), ("r", PASS)]
+
+
+def test_a_suite_that_changed_after_its_check_blocks_a_policy_of_counts(project: Project) -> None:
+    project.count(exact(F(0)))
+    project.leakage()
+    (project.folder / "cases.jsonl").write_text("another suite")
+    verdict = project.judge("leakage: required\nrules: [{id: v, metric: violation, property: phi, max: 0}]")
+    assert [code(finding) for finding in verdict.findings] == ["stale", "within"]
+
+
+def test_a_rule_whose_evidence_is_refused_anyway_says_why(project: Project) -> None:
+    project.run(correct(95, 100))
+    (project.folder / "model.pkl").write_text("another model")
+    verdict = project.judge(f"leakage: required\nrules: [{CORRECT}]")
+    assert [code(finding) for finding in verdict.findings] == ["leakage_unchecked", "stale"]
+
+
+def test_a_failed_run_of_another_checkpoint_is_no_evidence_on_a_model(project: Project) -> None:
+    project.run(correct(95, 100))
+    project.add("run", correct(0, 100), data=(project.ref("cases", "cases.jsonl"),))
+    assert project.rule(CORRECT).outcome is PASS
+    assert project.rule(CORRECT, "model: model.pkl").outcome is PASS
+    project.stored.pop(0)
+    assert project.rule(CORRECT).outcome is FAIL
+
+
 def test_evidence_on_two_suites_needs_the_name_of_one(project: Project) -> None:
     (project.folder / "two.jsonl").write_text("two")
     flips = [proportion("flips_under_noise", "transform", "n", Draws(hits, 500)) for hits in (0, 400)]
