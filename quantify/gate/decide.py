@@ -269,22 +269,23 @@ def _pieces(statistics: Sequence[Source], allowed: Fraction) -> list[Source]:
 
     Of samples the one with the most draws; of other intervals the highest rung, then the smallest tolerance, among
     those whose risk the rule allows. The first of equals: to repeat a run until it passes gains nothing. Where both
-    kinds are there, each gets half of the risk, whether or not it can use it: what is decided at a small risk must be
-    decided at any larger one, or Holm's steps would not hold.
+    kinds are there, each gets half of the risk, at every step of Holm's alike: what is decided at a small risk must be
+    decided at any larger one, or these steps would not hold. An interval that never fits its half is left out.
     """
     drawn = [source for source in statistics if _reading(source).draws]
     others = [source for source in statistics if not _reading(source).draws]
+    if drawn:
+        others = [source for source in others if _reading(source).risk <= allowed / 2]
     found = []
     if drawn:
         found.append(max(drawn, key=lambda source: sum(one.samples for one in _reading(source).draws)))
     if others:
-        share = allowed / (2 if drawn else 1)
-        found.append(min(others, key=lambda source: _rank(_reading(source), share)))
+        found.append(min(others, key=lambda source: _rank(_reading(source), allowed)))
     return found
 
 
-def _rank(reading: Reading, share: Fraction) -> tuple[bool, int, Fraction, Fraction]:
-    return reading.risk > share, -reading.guarantee, reading.epsilon or Fraction(0), reading.risk
+def _rank(reading: Reading, allowed: Fraction) -> tuple[bool, int, Fraction, Fraction]:
+    return reading.risk > allowed, -reading.guarantee, reading.epsilon or Fraction(0), reading.risk
 
 
 def _common(intervals: Sequence[Interval]) -> Interval:

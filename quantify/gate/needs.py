@@ -78,8 +78,7 @@ def _tolerance(reading: Reading, crossed: list[Fraction], risk: Fraction) -> lis
     if reading.risk > risk:
         share = (reading.delta or reading.risk) * risk / reading.risk
         delta = _rounded_down(share)
-        text = f"the evidence may miss with probability {float(reading.risk):.3g}, the rule allows {float(risk):.3g}"
-        found.append(Need("delta", delta, f"{text}: --delta {_short(delta)}"))
+        found.append(Need("delta", delta, f"a smaller error probability of each count: --delta {_short(delta)}"))
     if reading.guarantee is Guarantee.PAC and crossed:
         ratio = min(_ratio(reading, threshold) for threshold in crossed)
         epsilon = _rounded_down(_root(ratio, max(1, reading.sides)) - 1)
