@@ -150,7 +150,11 @@ class _Lowering:
         self.keep: list[Any] = []
         self.inputs = Span(np.array(low, object), np.array([h - 1 for h in high], object))
         self.spans = spans(network, low, high)
-        self.wide = [not _narrow(layer, *spans) for layer, spans in zip(network.layers, self.spans, strict=True)]
+        given = [self.inputs, *(results for _, results in self.spans)]
+        self.wide = [
+            not _narrow(layer, inputs, *spans)
+            for layer, inputs, spans in zip(network.layers, given, self.spans, strict=False)
+        ]
 
     def made(self) -> NativeNetwork:
         layers = self.network.layers
@@ -366,8 +370,10 @@ def _unit_span(layer: IntLayer, row: int, low: int, high: int) -> tuple[int, int
     return min(results), max(results)
 
 
-def _narrow(layer: IntLayer, sums: Span, results: Span) -> bool:
-    """Whether 32 bits hold a layer's sums and results.
+def _narrow(layer: IntLayer, inputs: Span, sums: Span, results: Span) -> bool:
+    """Whether 32 bits hold a layer's sums and results, and of a maximum all that is compared.
+
+    Sums of inputs that were cut off at 32 bits are right modulo 2^32; a maximum of such inputs is not.
 
     Raises:
         NotNativeError: 64 bits do not, or a rescaling leaves its library's 32 bits.
@@ -385,6 +391,8 @@ def _narrow(layer: IntLayer, sums: Span, results: Span) -> bool:
         raise NotNativeError("the network's numbers need more than 64 bits")
     if layer.activation == "floor_shift" and not (layer.shift < 64 and Span(*_ends(layer)).fits(64)):
         raise NotNativeError("a shift or its limits need more than 64 bits")
+    if layer.members is not None and not inputs.fits(32):
+        return False
     return sums.fits(32) and results.fits(32) and (layer.activation != "floor_shift" or layer.shift < 32)
 
 

@@ -278,6 +278,22 @@ def test_a_first_layer_of_maxima() -> None:
     assert counts(ENGINE, per_label(network, (4, 5, 6))) == {"q0": 120 - ones, "q1": ones}
 
 
+def test_maxima_of_wide_values_that_a_narrow_one_bounds() -> None:
+    """The maximum of 5 and something far below it fits 32 bits; what it is compared with does not."""
+    far = 2**32 - 7
+    first = IntLayer(Rows.dense(np.array([[-far], [0], [1]])), np.array([0, 5, 0]))
+    nothing = np.zeros(0, np.int64)
+    for members in ([[0, 1], [2, -1]], [[1, 0], [2, 0], [0, 1]]):
+        pool = IntLayer(Rows(3, np.zeros(1, np.int64), nothing, nothing), nothing, "max", members=np.array(members))
+        network = IntNetwork(1, (first, pool), len(members))
+        problem = per_label(network, (40,))
+        # max(5, x) is the larger of 5 and x; the tie at 5 goes to label 0.
+        for isa in AVAILABLE:
+            assert list(counts(EnumerateEngine(isa), problem).values())[:2] == [6, 34]
+        labels = evaluate.labels(problem, every_point((40,)))
+        assert labels.tolist() == [0] * 6 + [1] * 34
+
+
 def test_rescaling_matches_the_library_formula_in_exact_rationals() -> None:
     """Single rounding is ⌊x·m·2^(s−31) + ½⌋; double rounding goes half away from zero, twice."""
     rng = random.Random(9)
