@@ -21,6 +21,7 @@ COMMANDS = {
     "cnf": "Count the models of a DIMACS file, projected.",
     "batch": "Count many models and properties, recording each row.",
     "run": "Ask a model about a suite of cases.",
+    "leakage": "Look for the cases of a suite among training rows.",
     "seeds": "Judge a training recipe by several of its checkpoints.",
     "gate": "Decide by a policy, from the evidence on record.",
     "evidence": "List, show, export and verify what was recorded.",
