@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from quantify import __version__
 from quantify.ir.evidence import Evidence
@@ -13,6 +14,17 @@ from quantify.resources import templates_dir
 
 def render(evidence: Evidence) -> str:
     """The page of `quantify count`, with the JSON answer folded in at the end."""
+    report = view.of_evidence(evidence)
+    return fill("report.html.j2", report.title, to_dict(evidence), report=report)
+
+
+def fill(template: str, title: str, answer: dict[str, Any], **more: Any) -> str:
+    """A page from its template.
+
+    Args:
+        answer: What `--json` prints, for the end of the page.
+        more: What else the template shows.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -22,8 +34,9 @@ def render(evidence: Evidence) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(
-        report=view.of_evidence(evidence),
-        record=json.dumps(to_dict(evidence), indent=2, ensure_ascii=False, allow_nan=False),
+    return environment.get_template(template).render(
+        title=title,
+        record=json.dumps(answer, indent=2, ensure_ascii=False, allow_nan=False),
         version=__version__,
+        **more,
     )

@@ -13,6 +13,7 @@ from property_files import hand_model
 from quantify import engines, properties
 from quantify.cli.init import examples, pipelines
 from quantify.cli.main import COMMANDS, cli
+from quantify.dataset import seeds
 from quantify.gate import policy
 from quantify.ir.record import METRICS
 from quantify.ir.verdict import REASONS, Outcome
@@ -115,6 +116,9 @@ def test_property_files_can_be_read(tmp_path: Path, info: str, block: str) -> No
         node = yaml.parse(path.read_bytes(), str(path))
         assert isinstance(node, yaml.Mapping)
         assert {key.text for key, _ in node.items} <= set(plan.TOP)
+        return
+    if info == "seeds":
+        assert seeds.load(path).checkpoints
         return
     if info != "fragment":
         assert properties.load(path).kind
