@@ -334,7 +334,7 @@ int32_t branch_run(branch_engine *e, int32_t number, double seconds)
     int32_t status = BRANCH_MORE;
     pthread_mutex_lock(&e->lock);
     while (status == BRANCH_MORE) {
-        if (w->doubts + e->plan.leaf_points > DOUBT_ROOM) {
+        if (w->doubts >= DOUBT_ROOM) {
             status = BRANCH_DOUBTS;
             break;
         }
@@ -351,8 +351,7 @@ int32_t branch_run(branch_engine *e, int32_t number, double seconds)
         ok = expand(e, w, b, full, for_heap);
         /* What is small is finished without the lock; in memory-bound runs a deep stack must let go now and then. */
         int64_t rounds = 0;
-        while (ok && w->stacked && !for_heap[0] && !for_heap[1] && rounds++ < FLUSH
-               && w->doubts + e->plan.leaf_points <= DOUBT_ROOM) {
+        while (ok && w->stacked && !for_heap[0] && !for_heap[1] && rounds++ < FLUSH && w->doubts < DOUBT_ROOM) {
             memcpy(b, stacked(e, w, --w->stacked), e->stride);
             int small = (double)box_size(b, e->plan.dims) <= e->plan.local_points;
             ok = expand(e, w, b, full || small, for_heap);
@@ -529,8 +528,10 @@ static int make_worker(branch_engine *e, worker *w)
         ok = ok && w->points[k] && w->exact[k];
     }
     w->row = aligned(sizeof(double) * (size_t)(plan->rows + 1) * CHUNK);
-    w->doubt = aligned(sizeof(int64_t) * DOUBT_ROOM * (size_t)plan->dims);
-    w->doubt_open = aligned(sizeof(uint64_t) * DOUBT_ROOM);
+    /* A box is taken apart while there are fewer than DOUBT_ROOM, and both its halves may be enumerated. */
+    size_t doubts = DOUBT_ROOM + 2 * (size_t)plan->leaf_points;
+    w->doubt = aligned(sizeof(int64_t) * doubts * (size_t)plan->dims);
+    w->doubt_open = aligned(sizeof(uint64_t) * doubts);
     w->undecided = aligned(sizeof(margin) * pairs);
     w->row_margin = aligned(sizeof(margin) * (size_t)(plan->rows + 1));
     w->value = aligned(sizeof(u128) * 2 * (size_t)(plan->nodes + 1));

@@ -50,3 +50,15 @@ fi
 fits "$venv/bin/python" || { rm -rf "$venv"; "$python" -m venv "$venv"; }
 echo "setup: installing quantify$extra into $venv" >&2
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check ".$extra"
+
+# The tests open the HTML pages in a browser.
+if [ "${2:-}" = dev ] && ! command -v chromium >/dev/null; then
+    packages="chromium fonts-dejavu-core"
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "setup: installing $packages" >&2
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >&2
+    else
+        echo "setup: the tests of the pages need Chromium: sudo apt-get install $packages" >&2
+    fi
+fi

@@ -156,7 +156,8 @@ class BranchEngine:
             if run.checkpoint is not None and time.monotonic() - saved > self.checkpoint_seconds:
                 run.save()
                 saved = time.monotonic()
-        if run.checkpoint is not None:
+        # Boxes that found no memory are neither settled nor waiting: the last checkpoint stands.
+        if run.checkpoint is not None and run.status != NO_MEMORY:
             run.save()
 
     def _outcome(self, run: _Run, seconds: float) -> Outcome:

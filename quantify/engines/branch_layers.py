@@ -22,6 +22,8 @@ EXACT_BITS = 53
 WORD = 63
 ROUNDING = 2.0**-51
 SAFE = 1 + 2.0**-30
+MOST_SHIFT = 1000
+"""Beyond it the double 2^-shift would vanish, and −1 · 2^-shift with it, whose floor is −1."""
 SUPPORTED = ("none", "relu", "leaky", "sign", "floor_shift")
 
 
@@ -34,6 +36,8 @@ def refusal(network: IntNetwork) -> str | None:
             return f"the leaky slopes of layer {number} are not 0 ≤ negative ≤ positive"
         if layer.activation == "floor_shift" and layer.low > layer.high:
             return f"the clamp of layer {number} is empty"
+        if layer.activation == "floor_shift" and layer.shift > MOST_SHIFT:
+            return f"layer {number} shifts by more than {MOST_SHIFT:,} bits"
     return None
 
 

@@ -251,7 +251,11 @@ class _Builder:
             constant = max(constant, *steep, *slope) if inputs else constant
         # Coefficients times positions, widths and sums of them, each at most twice.
         total = constant + sum(4 * g * (top + 1) for g, top in zip(slope, layers.input_largest, strict=True))
-        if any(abs(w).bit_length() >= WORD for w in words) or total.bit_length() > WIDE_BITS:
+        # Biases that a slope of 0 takes out of the total must fit two words all the same.
+        biases = [b for column in (layers.score_bias, *(layer.bias for layer in layers.hidden)) for b in column]
+        if any(abs(w).bit_length() >= WORD for w in words) or any(abs(b).bit_length() > WIDE_BITS for b in biases):
+            return 0
+        if total.bit_length() > WIDE_BITS:
             return 0
         return 1 if total.bit_length() <= NARROW_BITS else 2
 

@@ -7,12 +7,11 @@ from typing import Any
 
 from quantify.ir.digits import exact_ratio
 from quantify.ir.recipe import Checkpoint, Recipe
+from quantify.report.evidence import SHORT
 from quantify.report.html import fill
 from quantify.report.numbers import percent, percent_range
 from quantify.report.view import Table, View
 
-SHORT = 12
-"""Characters of a digest that people are shown."""
 LISTED = 20
 """Cases whose verdict changes that the terminal lists; the JSON and the page have all."""
 LIMITS = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import pickle
+import re
 import subprocess
 from collections.abc import Callable
 from fractions import Fraction
@@ -41,12 +43,16 @@ def gate(here: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
     def run(text: str, outcome: str, exit_code: int) -> dict[str, Any]:
         (tmp_path / "release.yaml").write_text(text, encoding="utf-8")
-        done = here("gate", "release.yaml", "--json", "v.json", "--junit", "v.xml", "--sarif", "v.sarif")
+        files = ("--json", "v.json", "--junit", "v.xml", "--sarif", "v.sarif", "--html", "v.html")
+        done = here("gate", "release.yaml", *files)
         assert done.returncode == exit_code, done.stderr
         answer: dict[str, Any] = json.loads((tmp_path / "v.json").read_text())
         jsonschema.validate(answer, schema("gate"))
         assert (answer["outcome"], answer["exit_code"]) == (outcome, exit_code)
         assert outcome in done.stdout
+        page = re.search("<pre>(.*?)</pre>", (tmp_path / "v.html").read_text(), re.S)
+        assert page is not None
+        assert json.loads(html.unescape(page[1])) == answer
         suite = read_junit(tmp_path / "v.xml")
         outcomes = [rule["outcome"] for rule in answer["rules"]]
         assert [case[0].attrib["type"] if len(case) else "PASS" for case in suite.iter("testcase")] == outcomes

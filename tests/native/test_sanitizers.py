@@ -18,6 +18,7 @@ DRIVEN = [
     ("tests/unit/test_enumerate_network.py", "words or ties or odd or pieces or maxima or rescaling or witnesses"),
     ("tests/differential/test_networks.py", "plain_python and not cbmc and (0-19 or 40-59)"),
     ("tests/unit/test_branch.py", "plane or volumes or single_point or sums_of_scores"),
+    ("tests/unit/test_branch_edges.py", "doubt or biases"),
     ("tests/unit/test_evaluate.py", "definition or width or counts"),
     ("tests/unit/test_enumerate.py", "every_way or odd_widths or split or beyond or witnesses or deadline"),
     ("tests/unit/test_sample.py", "words or region or ball or weights or arithmetic or threads"),

@@ -1,0 +1,84 @@
+"""The engine `branch` where its words, doubles and buffers end: every count is one that a hand can make."""
+
+import time
+
+import numpy as np
+import pytest
+from random_networks import int_layer, network_problem, plain_count
+
+from quantify.engines import branch
+from quantify.engines.branch import BranchEngine
+from quantify.engines.branch_checkpoint import Checkpoints
+from quantify.engines.branch_plan import Tuning
+from quantify.ir.network import IntNetwork
+from quantify.resources import Limits, Progress
+
+HUGE = 1 << 130
+
+
+def ends(problem, engine=None, limits=None):
+    found = (engine or BranchEngine()).count(problem, problem.cases[0], limits or Limits(), Progress())
+    return {name: (count.lower, count.upper) for name, count in found.items()}
+
+
+def exactly(problem):
+    return {name: (count, count) for name, count in plain_count(problem, problem.cases[0]).items()}
+
+
+@pytest.mark.parametrize("leaf_points", [64, 20_000])
+def test_every_point_in_doubt_finds_room(leaf_points):
+    """Twin neurons whose huge weights cancel: score 0 − score 1 = max(y − 2, 0) − 3, too little for doubles to see."""
+    weight = 1 << 60
+    hidden = int_layer([[1, 0], [1, 0], [0, 1]], [-3, -3, -2], "relu")
+    scores = int_layer([[weight, 0, weight // 3 + 1], [0, weight, weight // 3]], [0, 3])
+    # Leaves of 57 points: 71 pairs of them leave less room than one more pair takes.
+    problem = network_problem(IntNetwork(2, (hidden, scores), 2), (228, 128))
+    engine = BranchEngine(tuning=Tuning(leaf_points=leaf_points, reduced_work=0, closed_form=False))
+    limits = Limits(deadline=time.monotonic() + 120)
+    assert ends(problem, engine, limits) == {"0": (228 * 123,) * 2, "1": (228 * 5,) * 2}
+
+
+def test_biases_of_any_size_where_no_slope_asks_for_them():
+    idle = int_layer([[1, 0], [0, 1], [1, 1]], [0, 0, HUGE], "relu")
+    alike = int_layer([[1, 0, 3], [2, 1, 3]], [0, -9])
+    problem = network_problem(IntNetwork(2, (idle, alike), 2), (30, 20))
+    assert ends(problem) == exactly(problem)
+    plain = int_layer([[1, 0], [0, 1]], [0, 0], "relu")
+    lifted = int_layer([[1, 0], [0, 1]], [HUGE, HUGE])
+    problem = network_problem(IntNetwork(2, (plain, lifted), 2), (30, 20))
+    assert ends(problem) == exactly(problem)
+
+
+def test_shifts_beyond_doubles_are_refused():
+    for shift, refused in ((1000, False), (1001, True), (2000, True)):
+        shifted = int_layer([[1], [-1]], [-5, 4], "floor_shift", shift=shift, low=-3, high=3)
+        problem = network_problem(IntNetwork(1, (shifted, int_layer([[1, 0], [0, 1]], [0, 0])), 2), (40,))
+        reason = BranchEngine().refuses(problem, problem.cases[0])
+        assert (reason is not None) == refused
+        if reason is None:
+            # z >> s is −1 below 0: label 1 wins where x < 5 only.
+            assert ends(problem) == {"0": (35, 35), "1": (5, 5)}
+
+
+def test_a_run_out_of_memory_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    hidden = int_layer(rng.integers(-9, 10, (6, 3)).tolist(), rng.integers(-90, 90, 6).tolist(), "relu")
+    scores = int_layer(rng.integers(-9, 10, (3, 6)).tolist(), [0, 0, 0])
+    problem = network_problem(IntNetwork(3, (hidden, scores), 3), (32, 32, 32))
+    tuning = Tuning(leaf_points=1, local_points=0, reduced_work=0, closed_form=False)
+    slices = branch._Run.slices
+
+    def failing(run, limits):
+        for _ in slices(run, limits):
+            break
+        yield branch.NO_MEMORY
+
+    with Checkpoints(tmp_path) as kept:
+        run = BranchEngine(tuning=tuning, checkpoint=kept)
+        stopped = ends(problem, run, Limits(deadline=time.monotonic()))
+        before = [(path, path.read_bytes()) for path in tmp_path.iterdir()]
+        monkeypatch.setattr(branch._Run, "slices", failing)
+        run.count(problem, problem.cases[0], Limits(), Progress())
+        assert [(path, path.read_bytes()) for path in tmp_path.iterdir()] == before != []
+        monkeypatch.setattr(branch._Run, "slices", slices)
+        assert ends(problem, run) == exactly(problem) != stopped
