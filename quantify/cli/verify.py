@@ -62,10 +62,15 @@ def command(
     limits = limits_from(timeout, memory, seed, jobs)
     output.check_writable(json_file)
     from quantify import pipeline
+    from quantify.evidence.certificates.check import go_on
     from quantify.evidence.certificates.file import Reader
 
     options = pipeline.Options(trust_pickle=trust_pickle, limits=limits)
-    with output.progress(quiet) as shown, output.stoppable(limits), Reader(certificate) as reader:
+    with (
+        output.progress(quiet) as shown,
+        output.stoppable(limits),
+        Reader(certificate, lambda: go_on(limits)) as reader,
+    ):
         _same_model(reader, model)
         with _property(reader, property_file) as source:
             prepared = pipeline.prepare(model, source, options, shown)
@@ -100,6 +105,7 @@ def _checked(reader: Reader, prepared: pipeline.Prepared, limits: Limits, progre
         model={"path": problem.model.path, "sha256": problem.model.sha256},
         property={"path": reader.head.property, "sha256": reader.head.property_sha256},
         cases=cases,
+        of=len(prepared.grid.cases),
         checks=prepared.checks,
         seconds=time.monotonic() - started,
     )
@@ -135,7 +141,7 @@ def _property(reader: Reader, given: Path | None) -> Iterator[Path]:
     from quantify import properties
 
     with tempfile.TemporaryDirectory(prefix="quantify-") as folder:
-        path = Path(folder) / (Path(reader.head.property).name or "property.yaml")
+        path = Path(folder) / reader.head.property
         path.write_bytes(text)
         if files := [file.name for _, file in properties.data_files(properties.load(path))]:
             raise InputError(

@@ -41,6 +41,8 @@ class Verification:
     model: Mapping[str, object]
     property: Mapping[str, object]
     cases: tuple[Verdict, ...]
+    of: int
+    """Cases of the property; a run that was interrupted leaves fewer."""
     checks: tuple[Check, ...]
     """How the integers compare with the model."""
     seconds: float

@@ -172,9 +172,32 @@ def test_every_row_of_a_robustness_property_has_its_tree(quantify: Run, model: P
     assert (done.returncode, "--property P.yaml" in done.stderr) == (2, True)
     found = answer(quantify(*VERIFY, "--property", "p.yaml", "--json", "-"))["cases"]
     assert len(found) == 6
+    assert "6 of 6" in quantify(*VERIFY, "--property", "p.yaml").stdout
     for case, given in zip(found, counted, strict=True):
         assert case["counts"]["robust"]["lower"] == given["robust"]["lower"]
         assert case["total"] == given["total"]
+
+
+def test_the_least_score_decides_where_the_property_says_so(quantify: Run, model: Path) -> None:
+    text = PROPERTY.replace("quantization:", "decision: argmin\nquantization:").replace(" or score[0] > 0", "")
+    (model.parent / "p.yaml").write_text(text)
+    found = [scores(a, b) for a in range(-9, 21) for b in range(-20, 21)]
+    truth, other = (sum(point.index(choose(point)) == 1 for point in found) for choose in (min, max))
+    assert 0 < truth != other
+    answer(quantify(*COUNT, "--json", "-"))
+    verified = answer(quantify(*VERIFY, "--json", "-"))
+    assert verified["cases"][0]["counts"]["violated"] == {"lower": str(truth), "upper": str(truth)}
+    # The same tree for the other decision, as somebody would forge it: it is another problem.
+    path = model.parent / "c.cert"
+    lines = gzip.decompress(path.read_bytes())
+    lines = lines[: lines.rindex(b'{"sha256"')]
+    head = json.loads(lines[: lines.index(b"\n")])
+    forged = text.replace("argmin", "argmax")
+    head["property"] |= {"text": forged, "sha256": hashlib.sha256(forged.encode()).hexdigest()}
+    body = json.dumps(head).encode() + lines[lines.index(b"\n") :]
+    path.write_bytes(gzip.compress(body + b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode()))
+    done = quantify(*VERIFY)
+    assert (done.returncode, "another problem" in done.stderr) == (2, True)
 
 
 def test_what_keeps_no_tree_has_no_certificate(quantify: Run, model: Path) -> None:

@@ -103,6 +103,18 @@ def check(
     return Proven(counts, total.leaves, total.points, total.exact, time.monotonic() - started)
 
 
+def go_on(limits: Limits) -> None:
+    """Return when there is time left.
+
+    Raises:
+        UndecidedError: There is none, or the user stopped it.
+    """
+    if limits.stopped():
+        raise UndecidedError("stopped before every leaf was checked")
+    if limits.expired():
+        raise UndecidedError("the time was up before every leaf was checked", "raise --timeout")
+
+
 def _watched(blocks: Iterable[bytes], size: int, progress: Progress) -> Iterator[bytes]:
     done = 0
     for block in blocks:
@@ -123,8 +135,8 @@ class _Checker:
         self._queries = [query.predicate for query in case.queries]
         self._scores_read = any(reads_scores(predicate) for predicate in self._queries)
         self.labels = problem.labels
-        if network.outputs != problem.labels:
-            raise ValueError("the network has another number of scores than labels")
+        if network.outputs != problem.labels or problem.labels >= tree.POSSIBLE:
+            raise ValueError("the network has more labels than certificates name, or another number of scores")
         self.net = forms.layered(network, region)
         self._evaluator = points.Evaluator(network, self.net, region)
         self._volumes = np.int64 if region.size.bit_length() <= WORD else object
@@ -152,10 +164,7 @@ class _Checker:
                     future.cancel()
 
     def _go_on(self) -> None:
-        if self._limits.stopped():
-            raise UndecidedError("stopped before every leaf was checked")
-        if self._limits.expired():
-            raise UndecidedError("the time was up before every leaf was checked", "raise --timeout")
+        go_on(self._limits)
 
     def _tally(self, leaves: tree.Leaves) -> Tally:
         tally = Tally([0] * len(self._queries), [0] * len(self._queries))
@@ -436,7 +445,7 @@ def _exact_signs(scores: Any) -> Any:
 
     def signs(line: truths.Sum, positions: Any) -> tuple[Any, Any]:
         values = scores
-        top = max(abs(int(values.max())), abs(int(values.min())), int(positions.max()))
+        top = max(1, abs(int(values.max())), abs(int(values.min())), int(positions.max()))
         by = [c for _, c in (*line.scores, *line.positions)]
         if (sum(map(abs, by)) * top + abs(line.constant)).bit_length() > WORD:
             values = values.astype(object)

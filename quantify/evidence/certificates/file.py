@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ BLOCK = 1 << 18
 MOST_LINE = 1 << 24
 MOST_DIGITS = 64
 """Of a count."""
+LONGEST_NAME = 255
 LEVEL = 6
 
 
@@ -161,12 +162,15 @@ class Writer:
 class Reader:
     """A certificate whose digest was found right; `cases` may be gone through once.
 
+    Args:
+        go_on: Called now and then; what it raises ends the reading. A small file may hold a great deal.
+
     Raises:
         InputError: It is no certificate, of another version, or damaged.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, go_on: Callable[[], None] = lambda: None) -> None:
+        self.path, self._go_on = path, go_on
         try:
             self._file = path.open("rb")
         except OSError as error:
@@ -222,10 +226,18 @@ class Reader:
             raise self.bad("its first line lacks the model or the property") from None
         if not all(isinstance(text, str) for text in texts):
             raise self.bad("its first line lacks the model or the property")
-        return Head(*texts)
+        head = Head(*texts)
+        if not (_is_name(head.model) and _is_name(head.property)):
+            raise self.bad("its first line names no files")
+        try:
+            head.property_text.encode()
+        except UnicodeEncodeError:
+            raise self.bad("its property is no text") from None
+        return head
 
     def _cases(self) -> Iterator[tuple[CaseHead, Iterator[bytes]]]:
         while True:
+            self._go_on()
             before = self._digest.hexdigest()
             line = self._json("damaged: a line between trees cannot be read")
             if "sha256" in line:
@@ -243,6 +255,7 @@ class Reader:
 
     def _tree(self, size: int) -> Iterator[bytes]:
         while size:
+            self._go_on()
             block = self._read(min(size, BLOCK))
             if not block:
                 raise self.bad("damaged: it ends inside a tree")
@@ -268,6 +281,11 @@ class Reader:
             return self._zip.readline(size) if line else self._zip.read(size)
         except (OSError, EOFError, zlib.error) as error:
             raise self.bad(f"damaged: {error}") from None
+
+
+def _is_name(text: str) -> bool:
+    """Whether this is a file's name that can be shown, and written to without leaving a folder."""
+    return bool(text) and text.isprintable() and text == Path(text).name != ".." and len(text.encode()) <= LONGEST_NAME
 
 
 def _count(text: object) -> int:

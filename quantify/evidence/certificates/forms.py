@@ -146,7 +146,8 @@ def fit(forms: Forms, bits: int, least: int | None = None) -> Forms:
     Raises:
         TooWideError: So few bits are worth nothing.
     """
-    if bits < FEWEST + 2:
+    slots = forms.below.shape[1]
+    if bits < FEWEST + 2 or 2 * slots >= 1 << (bits - 1):
         raise TooWideError
     largest = max(int(_norm(form).max(initial=0)) for form in (forms.below, forms.above))
     shift = largest.bit_length() - (bits - 1)
@@ -243,7 +244,8 @@ def _bent(
     above_low, high = above[:, 0] - also, above[:, 0] + also
     passes = low >= 0
     under = (high <= 0) & ~passes
-    up, down = positive << SLOPE, negative << SLOPE
+    # Arrays even of one: left to itself, NumPy makes words of Python's integers, and lets them wrap.
+    up, down = (np.array(slope << SLOPE, np.int64 if narrow else object) for slope in (positive, negative))
     missing = chord < 0
     chord = np.where(missing, np.where(high > -above_low, STEEPEST, 0), chord)
     line = np.where(missing, high > -low, line > 0)

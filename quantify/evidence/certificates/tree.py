@@ -22,8 +22,8 @@ DEEPEST = 1 << 16
 """Most boxes that wait while the tree is read."""
 LONGEST_NUMBER = 19
 """Bytes of a number: 128 bits."""
-MOST_BYTES = 1 << 26
-"""Largest leaf."""
+LONGEST_STEP = 10
+"""Bytes of a relaxation step."""
 
 
 class TreeError(Exception):
@@ -92,12 +92,13 @@ def leaves(blocks: Iterable[bytes], shape: Shape, batch: int) -> Iterator[Leaves
         TreeError: Bytes are missing, left over or out of range.
     """
     walker = _Walker(shape, batch)
+    longest = 1 + shape.labels + LONGEST_NUMBER + LONGEST_STEP * shape.places
     rest = b""
     for block in blocks:
         data = rest + block
         used = yield from walker.read(data)
         rest = data[used:]
-        if len(rest) > MOST_BYTES:
+        if len(rest) > longest:
             raise TreeError("a leaf is too long")
     if rest or walker.stack:
         raise TreeError("the tree is cut off" if walker.stack else "bytes follow the tree")

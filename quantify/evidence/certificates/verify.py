@@ -59,6 +59,8 @@ def _case(reader: Reader, problem: GridProblem, head: CaseHead) -> GridCase:
     whole = problem.cases[head.number]
     case = replace(whole, queries=tuple(query for query in whole.queries if query.name in head.counts))
     wanted = {query.name for query in whole.queries if query.reported}
+    if problem.measure.kind != "uniform":
+        raise InputError(f"{reader.path}: its property weighs inputs, and certificates count them", "drop `measure`")
     if problem.network is None or not isinstance(case.region, Box) or problem.digest(case) != head.digest:
         raise other
     if not wanted <= set(head.counts) or len(head.counts) != len(case.queries):
