@@ -1,18 +1,22 @@
 """Five-input ReLU networks from fixed seeds: `python benchmarks/networks_five.py [--limit S] [--seeds 0,1] [--jobs N]`.
 
-Recipe of a network: weights normal with variance 2 / fan-in (He) and biases uniform within ±1/√fan-in, over inputs in
+Two recipes. `int8`: weights drawn evenly from −127 … 127, no biases, inputs 0 … levels − 1. Its labels are as uneven as
+they come.
+
+`balanced`, which is harder on purpose: weights normal with variance 2 / fan-in (He) and biases uniform within ±1/√fan-in, over inputs in
 [−1, 1]; the score biases then set each score's mean over 4,096 random inputs to zero, so that no label is lost from the
 start. Weights are rounded to 8 bits (one scale a layer), biases to the scale of their accumulator; activations stay
 whole ("no requantisation"), so every sum is exact. The grid spaces its levels evenly over [−1, 1] (its integers are
 2·position − (levels − 1)).
 
-Nobody chose the seeds: they are 0, 1, 2, …; every one is a row.
+Nobody chose the seeds of either: they are 0, 1, 2, …; every one is a row.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import resource
 import time
@@ -41,6 +45,7 @@ SHAPES = (
     ("4x10", (10, 10, 10, 10), 65_536),
 )
 """Name, hidden layers, levels per input."""
+RECIPES = ("int8", "balanced")
 SEEDS = (0, 1, 2, 3, 4)
 TARGETS = {("2x10", 256): 0.0, ("4x10", 128): 0.0, ("2x10", 65_536): 0.02, ("4x10", 65_536): 0.07}
 """Largest open share that was aimed at, after 30 seconds."""
@@ -51,8 +56,22 @@ NUMPY_SECONDS = 3.0
 TOP = 127
 
 
-def network(seed: int, hidden: Sequence[int], levels: int) -> IntNetwork:
+def network(recipe: str, seed: int, hidden: Sequence[int], levels: int) -> IntNetwork:
     """The integer network of one seed over positions 0 … levels − 1 (see the head of this file)."""
+    return (_balanced if recipe == "balanced" else _int8)(seed, hidden, levels)
+
+
+def _int8(seed: int, hidden: Sequence[int], levels: int) -> IntNetwork:
+    rng = np.random.default_rng(seed)
+    widths = [INPUTS, *hidden, LABELS]
+    layers = [
+        IntLayer(Rows.dense(rng.integers(-TOP, TOP + 1, (b, a))), np.zeros(b, np.int64), "relu" if more else "none")
+        for more, (a, b) in zip(range(len(hidden), -1, -1), pairwise(widths), strict=True)
+    ]
+    return IntNetwork(INPUTS, tuple(layers), LABELS)
+
+
+def _balanced(seed: int, hidden: Sequence[int], levels: int) -> IntNetwork:
     rng = np.random.default_rng(seed)
     widths = [INPUTS, *hidden, LABELS]
     weights = [rng.normal(0, np.sqrt(2 / a), (b, a)) for a, b in pairwise(widths)]
@@ -75,23 +94,26 @@ def network(seed: int, hidden: Sequence[int], levels: int) -> IntNetwork:
     return IntNetwork(INPUTS, tuple(layers), LABELS)
 
 
-def problem(seed: int, hidden: Sequence[int], levels: int) -> GridProblem:
+def problem(recipe: str, seed: int, hidden: Sequence[int], levels: int) -> GridProblem:
     """How many inputs of the whole grid get each label."""
     sizes = (levels,) * INPUTS
     queries = tuple(GridQuery(str(label), HasLabel((label,))) for label in range(LABELS))
     case = GridCase(Box((0,) * INPUTS, sizes), queries, ())
-    return GridProblem(sizes, LABELS, network(seed, hidden, levels), Measure(), (case,))
+    return GridProblem(sizes, LABELS, network(recipe, seed, hidden, levels), Measure(), (case,))
 
 
-def row(name: str, hidden: Sequence[int], levels: int, seed: int, limit: float, jobs: int = 2) -> dict[str, Any]:
+def row(
+    recipe: str, name: str, hidden: Sequence[int], levels: int, seed: int, limit: float, jobs: int = 2
+) -> dict[str, Any]:
     """One network, counted for at most `limit` seconds."""
-    drawn = problem(seed, hidden, levels)
+    drawn = problem(recipe, seed, hidden, levels)
     engine = BranchEngine()
     wall, cpu = time.perf_counter(), _cpu()
     outcome = engine.run(drawn, drawn.cases[0], Limits.starting_now(limit, jobs=jobs), Progress())
     wall, cpu = time.perf_counter() - wall, _cpu() - cpu
     return {
-        "key": f"five {name}@{levels} seed {seed}",
+        "key": _key(recipe, name, levels, seed),
+        "recipe": recipe,
         "shape": "-".join(map(str, (INPUTS, *hidden, LABELS))),
         "levels": levels,
         "seed": seed,
@@ -112,27 +134,29 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def _key(recipe: str, name: str, levels: int, seed: int) -> str:
+    return f"five {recipe} {name}@{levels} seed {seed}"
+
+
 def rows(limit: float = 30.0, seeds: Sequence[int] = SEEDS, jobs: int = 2) -> Iterator[dict[str, Any]]:
-    """Every shape and seed, one after the other."""
-    for name, hidden, levels in SHAPES:
-        for seed in seeds:
-            yield row(name, hidden, levels, seed, limit, jobs)
+    """Every recipe, shape and seed, one after the other."""
+    for recipe, (name, hidden, levels), seed in itertools.product(RECIPES, SHAPES, seeds):
+        yield row(recipe, name, hidden, levels, seed, limit, jobs)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 def table_five(settings: Settings) -> Iterator[Job]:
-    """Every shape and seed; the CBMC path beside the first seed of each shape."""
-    for name, hidden, levels in SHAPES:
-        for seed in SEEDS:
-            measure = functools.partial(_beside_others, name, hidden, levels, seed, settings.limit)
-            yield Job(f"five {name}@{levels} seed {seed}", measure)
+    """Every recipe, shape and seed; the CBMC path beside the first seed of each shape."""
+    for recipe, (name, hidden, levels), seed in itertools.product(RECIPES, SHAPES, SEEDS):
+        measure = functools.partial(_beside_others, recipe, name, hidden, levels, seed, settings.limit)
+        yield Job(_key(recipe, name, levels, seed), measure)
 
 
-def _beside_others(name: str, hidden: Sequence[int], levels: int, seed: int, limit: float) -> Row:
-    found = row(name, hidden, levels, seed, SECONDS, JOBS)
+def _beside_others(recipe: str, name: str, hidden: Sequence[int], levels: int, seed: int, limit: float) -> Row:
+    found = row(recipe, name, hidden, levels, seed, SECONDS, JOBS)
     del found["key"]
     found["seconds_allowed"] = found.pop("limit")
-    drawn = problem(seed, hidden, levels)
+    drawn = problem(recipe, seed, hidden, levels)
     ways: dict[str, Any] = {"branch": {"finished": found["exact"], "seconds": found["seconds"]}}
     ways["numpy"] = networks.in_numpy(drawn, NUMPY_SECONDS)
     if seed == SEEDS[0]:
@@ -145,7 +169,7 @@ def _beside_others(name: str, hidden: Sequence[int], levels: int, seed: int, lim
 def markdown(rows: Sequence[Row]) -> str:
     """A line for each network: how much is open, after how long, beside what others take."""
     names = list(dict.fromkeys(name for line in rows for name in line["ways"] if name != "branch"))
-    heads = ["network", "levels", "seed", "inputs", "open share", "aimed at", "wall", "cpu", *names]
+    heads = ["network", "recipe", "levels", "seed", "inputs", "open share", "aimed at", "wall", "cpu", *names]
     lines = []
     for line in rows:
         share = "0 (exact)" if line["exact"] else f"{line['open_share']:.2g}"
@@ -153,7 +177,19 @@ def markdown(rows: Sequence[Row]) -> str:
         seconds = [duration(line["seconds"]), duration(line["cpu_seconds"])]
         cells = [way_cell(line["ways"].get(name)) for name in names]
         aimed = "0" if line["target"] == 0 else f"{line['target']:g}"
-        lines.append([line["shape"], str(line["levels"]), str(line["seed"]), inputs, share, aimed, *seconds, *cells])
+        lines.append(
+            [
+                line["shape"],
+                line["recipe"],
+                str(line["levels"]),
+                str(line["seed"]),
+                inputs,
+                share,
+                aimed,
+                *seconds,
+                *cells,
+            ]
+        )
     intro = (
         f"Inputs of each of {LABELS} labels, by `branch` with {JOBS} threads, stopped after {SECONDS:g} s; weights of "
         "8 bits, no requantisation. NumPy is a plain enumeration, extrapolated from what it gets done in "

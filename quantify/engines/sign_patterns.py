@@ -3,9 +3,9 @@
 Behind the signs there are few different inputs: most neurons have one sign on all of the box, or on all but a share so
 small that it is charged. The patterns of the others are enumerated and each is given to the rest of the network, in
 exact integers. What the patterns of a set B weigh together is bounded by linear programming over their distributions,
-given how often each neuron has each sign, and how often two of them have two signs together (bounds on intersections:
-Boole, 1854; Hailperin, Best possible inequalities for the probability of a logical function of events, 1965). The
-solver's dual values are rounded up and checked in integers, so that nothing depends on the solver.
+given how often each neuron has each sign (Boole, 1854; Hailperin, Best possible inequalities for the probability of a
+logical function of events, 1965). The solver's dual values are rounded up and checked in integers, so that nothing
+depends on the solver.
 """
 
 from __future__ import annotations
