@@ -3,11 +3,11 @@
 Two recipes. `int8`: weights drawn evenly from −127 … 127, no biases, inputs 0 … levels − 1. Its labels are as uneven as
 they come.
 
-`balanced`, which is harder on purpose: weights normal with variance 2 / fan-in (He) and biases uniform within ±1/√fan-in, over inputs in
-[−1, 1]; the score biases then set each score's mean over 4,096 random inputs to zero, so that no label is lost from the
-start. Weights are rounded to 8 bits (one scale a layer), biases to the scale of their accumulator; activations stay
-whole ("no requantisation"), so every sum is exact. The grid spaces its levels evenly over [−1, 1] (its integers are
-2·position − (levels − 1)).
+`balanced`, which is harder on purpose: weights normal with variance 2 / fan-in (He) and biases uniform within
+±1/√fan-in, over inputs in [−1, 1]; the score biases then set each score's mean over 4,096 random inputs to zero, so
+that no label is lost from the start. Weights are rounded to 8 bits (one scale a layer), biases to the scale of their
+accumulator; activations stay whole ("no requantisation"), so every sum is exact. The grid spaces its levels evenly
+over [−1, 1] (its integers are 2·position − (levels − 1)).
 
 Nobody chose the seeds of either: they are 0, 1, 2, …; every one is a row.
 """
