@@ -21,13 +21,13 @@ def examples() -> list[str]:
 
 
 @click.command("init")
-@click.option("--example", "name", metavar="NAME", help="relations, digits or cancer.")
+@click.option("--example", "name", metavar="NAME", help="cancer, digits, model-validation or relations.")
 @click.option("--ci", metavar="SYSTEM", help="Print a pipeline with the gate instead: github or gitlab.")
 @click.argument("folder", type=FILE, required=False)
 def command(name: str | None, ci: str | None, folder: Path | None) -> int:
     """Copy an example into FOLDER (its name unless given) and train its model.
 
-    Afterwards the folder holds train.py, model.pkl, property.yaml and the data they need.
+    Afterwards the folder holds train.py, the model, the files that the commands read and the data they need.
     """
     if ci is not None:
         if name is not None or folder is not None:
@@ -51,7 +51,10 @@ def command(name: str | None, ci: str | None, folder: Path | None) -> int:
             f"training the example failed: {said[-1] if said else 'no message'}", f"cd {target} && python train.py"
         )
     click.echo(done.stdout.decode(errors="replace").strip())
-    click.echo(f"next: cd {target} && quantify count model.pkl --property property.yaml --cross-check")
+    if (target / "README.md").is_file():
+        click.echo(f"next: cd {target}, and type what README.md says there")
+    else:
+        click.echo(f"next: cd {target} && quantify count model.pkl --property property.yaml --cross-check")
     return 0
 
 

@@ -171,7 +171,7 @@ def _witnesses(sources: Iterable[Source]) -> Iterator[Table]:
     every = list(sources)
     decided = [source for source in every if source.use == "decides"] or every
     for source in {source.digest: source for source in decided}.values():
-        rows = list(_of_body(source.record))
+        rows = list(_of_body(source))
         if rows:
             left = len(rows) - SHOWN
             more = f" ({left:,} more in the record)" if left > 0 else ""
@@ -179,8 +179,8 @@ def _witnesses(sources: Iterable[Source]) -> Iterator[Table]:
             yield Table(title, ("what", "which"), ("text", "text"), tuple(rows[:SHOWN]))
 
 
-def _of_body(record: Record) -> Iterator[tuple[str, str]]:
-    body = record.body
+def _of_body(source: Source) -> Iterator[tuple[str, str]]:
+    record, body = source.record, source.record.body
     for witness in body.get("witnesses") or ():
         values = [f"{name} = {value}" for name, value in witness["input"].items()]
         if witness.get("changed"):
@@ -192,6 +192,13 @@ def _of_body(record: Record) -> Iterator[tuple[str, str]]:
         for answer in body.get("answers") or ():
             if answer["correct"] is False:
                 yield f"expected {answer['expected']}, the model says {answer['answer']}", f"case {answer['id']}"
+    if record.kind == "noise" and source.reading is not None:
+        for transform in body.get("transforms") or ():
+            if transform["name"] == source.reading.subject:
+                for pair in transform["flipped"]:
+                    yield f"the answer {pair['before']} becomes {pair['after']}", f"case {pair['id']}"
+    for case in (body.get("found") or ()) if record.kind == "leakage" else ():
+        yield f"in {case['rows']:,} of the training rows", f"case {case['id']}"
     for case in (body.get("changing") or ()) if record.kind == "seeds" else ():
         yield "the verdict changes between seeds", f"case {case}"
 

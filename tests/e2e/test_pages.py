@@ -30,6 +30,7 @@ rules:
   - {{id: cases, metric: correct, suite: cases.jsonl, min: 0.7}}
   - {{id: recipe, metric: correct, recipe: loan, min: 0.8}}
   - {{id: cost, metric: predicted_loss, table: t.csv, max: 3}}
+  - {{id: noise, metric: flips_under_noise, transform: blur, max: 0.1}}
   - {{id: never, metric: recall, property: phi, min: 0.5}}
 """
 
@@ -71,6 +72,13 @@ def project(tmp_path: Path) -> Project:
         approximate=True,
     )  # fmt: skip
     made.add("seeds", seeds, body={"changing": ["c1", "c2"]})
+    flips = proportion("flips_under_noise", "transform", "blur", Draws(1, 100), support=100)
+    pairs = {"blur": "case-of-the-blur", "patch": "case-of-the-patch"}
+    transforms = [
+        {"name": name, "flipped": [{"id": case, "before": "yes", "after": "no"}]} for name, case in pairs.items()
+    ]
+    made.add("noise", flips, data=(made.ref("cases", "cases.jsonl"),), body={"transforms": transforms})
+    made.leakage(body={"found": []})
     loss = Reading(
         "predicted_loss", "table", "t.csv", F(2), F(5, 2), F(9, 4), Guarantee.SAMPLED, risk=F(1, 20), approximate=True
     )
@@ -97,7 +105,7 @@ def test_the_page_of_the_gate(project: Project, tmp_path: Path) -> None:
         assert picked[".rule .outcome"] == [rule["outcome"] for rule in told["rules"]]
         assert picked[".rule .name"] == [rule["id"] for rule in told["rules"]]
         intervals = [rule["interval"] for rule in told["rules"] if rule["interval"]]
-        assert len(intervals) == 6
+        assert len(intervals) == 7
         ends = [one for interval in intervals for one in (interval["lower"], interval["upper"])]
         drawn = seen["selected"]["svg .end"]
         assert [one["attributes"]["data-value"] for one in drawn] == ends
@@ -106,11 +114,14 @@ def test_the_page_of_the_gate(project: Project, tmp_path: Path) -> None:
         assert picked[".rule .found"][3].startswith(share)
         digests = [source["digest"] for rule in told["rules"] for source in rule["evidence"]]
         assert picked["td.digest"] == digests
-        assert sum(title.startswith("Witnesses") for title in picked["h3"]) == 5
+        assert sum(title.startswith("Witnesses") for title in picked["h3"]) == 6
         assert "case c17" not in seen["text"]  # ten are shown, c0 to c9
         assert "case c9" in seen["text"]
         assert "What this cannot tell you" in seen["text"]
-        assert "attacker" not in seen["text"]  # nothing was perturbed
+        assert "case-of-the-blur" in seen["text"]
+        assert "case-of-the-patch" not in seen["text"]
+        assert "attacker" in seen["text"]  # noise leaves that open
+        assert "resized" not in seen["text"]  # no rule asks about leakage
 
 
 def check_drawings(seen: dict[str, Any], rules: list[dict[str, Any]]) -> None:

@@ -95,7 +95,7 @@ def test_the_table_of_engines_is_complete() -> None:
 
 def test_every_example_is_named() -> None:
     text = "".join(path.read_text("utf-8") for path in DOCUMENTS)
-    assert set(re.findall(r"quantify init --example ([a-z]+)", text)) == set(examples())
+    assert set(re.findall(r"quantify init --example ([a-z-]+)", text)) == set(examples())
 
 
 def test_the_language_page_is_complete() -> None:
