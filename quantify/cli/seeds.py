@@ -61,7 +61,7 @@ def command(
             records.now(),
             {"version": __version__},
             readings=(recipe.reading,),
-            data=(recipe.data,),
+            data=recipe.files(),
             body=answer,
         )
         recording.record(made, quiet)

@@ -203,8 +203,7 @@ def _checkpoint(name: str, node: Node, one: Stored, cases: Sequence[str]) -> Che
         else:
             verdicts.append("correct" if answer["correct"] else "wrong")
     run = record.body["run"]
-    model = None if record.model is None else record.model.sha256
-    return Checkpoint(name, one.digest, run["system"], model, run["failed"], tuple(verdicts))
+    return Checkpoint(name, one.digest, run["system"], record.model, run["failed"], tuple(verdicts))
 
 
 # --- the rate --------------------------------------------------------------------------------------------------------

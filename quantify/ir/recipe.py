@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from quantify.ir.record import DataRef, Reading
+from quantify.ir.record import DataRef, ModelRef, Reading
 from quantify.ir.verdict import Need, Outcome, Reason
 
 CaseVerdict = Literal["correct", "wrong", "unanswered"]
@@ -20,8 +20,8 @@ class Checkpoint:
     digest: str
     """Of the record of its run."""
     system: str
-    model: str | None
-    """SHA-256 of the model file; None when training failed."""
+    model: ModelRef | None
+    """None when training failed."""
     failed: str | None
     """Why there are no answers at all."""
     verdicts: tuple[CaseVerdict, ...]
@@ -52,6 +52,7 @@ class Recipe:
     suite: str
     """Name of the suite."""
     data: DataRef
+    """The suite."""
     cases: tuple[str, ...]
     """Ids of the cases that say what is right, in the order of the suite."""
     checkpoints: tuple[Checkpoint, ...]
@@ -62,6 +63,11 @@ class Recipe:
     outcome: Outcome
     reasons: tuple[Reason, ...]
     needs: tuple[Need, ...]
+
+    def files(self) -> tuple[DataRef, ...]:
+        """The suite and the model files: what must not have changed when a gate decides by the recipe."""
+        models = (one.model for one in self.checkpoints if one.model is not None)
+        return (self.data, *(DataRef("checkpoint", model.path, model.sha256) for model in models))
 
     def changing(self) -> tuple[int, ...]:
         """Places of the cases that some checkpoint gets right and another gets wrong."""

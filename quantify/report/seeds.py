@@ -78,7 +78,7 @@ def _checkpoint(one: Checkpoint) -> dict[str, Any]:
         "name": one.name,
         "run": one.digest,
         "system": one.system,
-        "model": one.model,
+        "model": None if one.model is None else {"path": one.model.path, "sha256": one.model.sha256},
         "failed": one.failed,
         "correct": one.correct,
         "unanswered": one.unanswered,

@@ -167,3 +167,11 @@ def test_the_page_of_a_single_sample_at_the_end_of_the_scale(project: Project, t
     assert drawing is not None
     assert (drawing.lower, drawing.thresholds, drawing.first) == ("0.000", ("0.000",), "0 %")
     assert not drawing.exact
+
+
+@pytest.mark.parametrize("name", ["safety", "learnability", "classes"])
+def test_the_pages_of_a_count(name: str, tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[1] / "golden" / "report" / f"{name}.html"
+    shown = show(page, tmp_path, (NARROW, WIDE), ["td", "dd"])
+    check_fits(shown)
+    assert all(seen["selected"]["td"] for seen in shown.at.values())

@@ -89,6 +89,11 @@ def test_the_recipe_of_the_document(project: Run, tmp_path: Path) -> None:
     done = project("gate", "recipe.yaml")
     assert done.returncode == 3
     assert "MANUAL_REVIEW" in done.stdout
+    # A checkpoint that is another file now makes it stale.
+    (tmp_path / "recipe.yaml").write_text(POLICY)
+    (tmp_path / "seed_3.pkl").write_bytes((tmp_path / "seed_4.pkl").read_bytes())
+    done = project("gate", "recipe.yaml")
+    assert (done.returncode, "stale" in done.stdout, "seed_3.pkl" in done.stdout) == (3, True, True)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +177,34 @@ def test_a_suite_with_groups_is_refused(project: Run, tmp_path: Path) -> None:
     (tmp_path / "suite.csv").write_text("id,x,label,group:region\n" + rows)
     run_all(project)
     refused(project, "groups (region)")
+
+
+def write_score(path: Path, slope: int) -> None:
+    """A network with one output, slope·x."""
+    lines = ["1,1,1,1,", "1,1,", "0,", "-1000000.0,", "1000000.0,", "0.0,0.0,", "1.0,1.0,", f"{slope}.0,", "0.0,"]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_scores_count_within_one_tolerance(project: Run, tmp_path: Path) -> None:
+    """Scores of slope 1, 2 and 3 against the label x: within 4, right for every x, for x ≤ 4 and for x ≤ 2."""
+    (tmp_path / "suite.csv").write_text("id,x,label\n" + "".join(f"c{x},{x},{x}\n" for x in range(40)))
+    three = SEEDS.replace("seed_1: latest~4, seed_2: latest~3, ", "")
+    (tmp_path / "seeds.yaml").write_text(three)
+    run = ("run", "--cases", "suite.csv", "--record", "--quiet")
+    for slope in (1, 2, 3):
+        write_score(tmp_path / f"{slope}.nnet", slope)
+        assert project(*run, f"{slope}.nnet", "--tolerance", "4").returncode == 0
+    told = answer(project, 3)
+    assert [one["correct"] for one in told["checkpoints"]] == [40, 5, 3]
+    assert project(*run, "3.nnet", "--tolerance", "5").returncode == 0
+    (tmp_path / "seeds.yaml").write_text(
+        three.replace("seed_3: latest~2, seed_4: latest~1", "a: latest~3, b: latest~2")
+    )
+    refused(project, "different --tolerance")
+    for slope in (1, 2, 3):
+        assert project(*run, f"{slope}.nnet", "--system", "free").returncode == 0
+    (tmp_path / "seeds.yaml").write_text(three)
+    refused(project, "--tolerance")
 
 
 def test_a_record_of_another_kind_is_refused(project: Run, tmp_path: Path) -> None:
