@@ -30,6 +30,8 @@ MAX_DIMS = 31
 MAX_POINTS = 1 << 120
 MAX_WIDTH = 1 << 40
 MAX_WEIGHTS = 1 << 21
+MOST_DOUBLE_BITS = 600
+"""Bits of all layers' constants together that doubles hold in any case, inputs and sums included."""
 ACTIVATIONS = {"none": 0, "relu": 1, "leaky": 2, "sign": 3, "floor_shift": 4}
 NARROW_BITS, WIDE_BITS = 61, 122
 LANES = 8
@@ -92,7 +94,30 @@ def refuses(problem: GridProblem, case: GridCase) -> str | None:
         return reason
     if native_module() is None:
         return "the native module is not built"
-    return _unsupported(problem, case)
+    return _unsupported(problem, case) or _beyond_doubles(problem, case)
+
+
+def _beyond_doubles(problem: GridProblem, case: GridCase) -> str | None:
+    """Scaled numbers of neighbouring layers may still be too far apart; a plan is only tried where that is possible."""
+    network, region = problem.network, case.region
+    assert network is not None
+    assert isinstance(region, Box)
+    bits = sum(
+        max(abs(int(x)) for x in (*_ends(layer.rows.values), *_ends(layer.bias), layer.cap or 0, layer.positive,
+                                  layer.negative, layer.low, layer.high, 1 << layer.shift)).bit_length()
+        for layer in network.layers
+    )  # fmt: skip
+    if bits <= MOST_DOUBLE_BITS or region.size <= 1:
+        return None
+    try:
+        make_plan(problem, case, Tuning(), workers=1, recording=False, isa=0, most_waiting=1)
+    except OverflowError:
+        return "its integers leave the range of doubles"
+    return None
+
+
+def _ends(values: Any) -> tuple[int, int]:
+    return (int(values.min()), int(values.max())) if len(values) else (0, 0)
 
 
 def _unsupported(problem: GridProblem, case: GridCase) -> str | None:

@@ -60,6 +60,22 @@ def test_shifts_beyond_doubles_are_refused():
             assert ends(problem) == {"0": (35, 35), "1": (5, 5)}
 
 
+def test_integers_that_leave_the_doubles_are_refused():
+    last = int_layer([[3, 1], [1, 2]], [0, -4])
+    for bits, refused in ((100, False), (700, False), (1500, True)):
+        # The first neuron is never active: the next layer's numbers are small again.
+        idle = int_layer([[-(1 << bits), 0], [0, 1]], [-(1 << bits), 0], "relu")
+        problem = network_problem(IntNetwork(2, (idle, last), 2), (9, 8))
+        reason = BranchEngine().refuses(problem, problem.cases[0])
+        assert (reason == "its integers leave the range of doubles") == refused
+        if not refused:
+            assert reason is None
+            assert ends(problem) == exactly(problem)
+    wide = int_layer([[1 << 900], [1]], [-(4 << 900), 2], "floor_shift", shift=898, low=-(1 << 1100), high=1 << 1100)
+    problem = network_problem(IntNetwork(1, (wide, int_layer([[1, 0], [0, 1]], [0, 0])), 2), (9,))
+    assert BranchEngine().refuses(problem, problem.cases[0]) == "its integers leave the range of doubles"
+
+
 def test_a_run_out_of_memory_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     rng = np.random.default_rng(3)
     hidden = int_layer(rng.integers(-9, 10, (6, 3)).tolist(), rng.integers(-90, 90, 6).tolist(), "relu")
