@@ -49,8 +49,14 @@ class _Step:
 
 
 def applies(network: IntNetwork) -> bool:
-    """Whether every activation has a bound here."""
-    return all(layer.activation in ("none", "relu", "leaky", "sign", "max") for layer in network.layers)
+    """Whether every activation has a bound here, and no bias is 2^1,000 times its layer's weights."""
+    if not all(layer.activation in ("none", "relu", "leaky", "sign", "max") for layer in network.layers):
+        return False
+    try:
+        _prepared(network)
+    except OverflowError:
+        return False
+    return True
 
 
 def labels(network: IntNetwork, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -86,6 +86,19 @@ def test_close_scores_are_left_to_integers() -> None:
         assert network_eval.labels(network, points).tolist() == [label, label]
 
 
+def test_biases_that_no_double_sets_beside_the_weights() -> None:
+    one = Rows.dense(np.array([[1], [-1]]))
+    for bits, label in ((1030, 1), (900, 1)):
+        far = IntLayer(one, np.array([-(1 << bits), 1 << bits], object), "relu", bits=bits + 8)
+        network = IntNetwork(1, (far, IntLayer(one_by_one(), np.zeros(2, np.int64), bits=bits + 8)), 2)
+        assert network_filter.applies(network) == (bits < 1000)
+        assert network_eval.labels(network, np.array([[3], [200]])).tolist() == [label, label]
+
+
+def one_by_one() -> Rows:
+    return Rows.dense(np.array([[1, 0], [0, 1]]))
+
+
 def test_maxima_over_cut_windows() -> None:
     none = Rows(3, np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
     pool = IntLayer(none, np.empty(0, np.int64), activation="max", members=np.array([[0, 1], [2, -1]]))
