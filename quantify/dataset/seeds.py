@@ -134,11 +134,8 @@ Named = Sequence[tuple[str, Node, Stored]]
 
 def _run(name: str, node: Node, store: Store) -> Stored:
     reference = text(node, f"the checkpoint {name}")
-    latest, _, back = reference.partition("~")
     try:
-        if latest == "latest" and (back.isascii() and back.isdigit() if "~" in reference else True):
-            return store.latest("run", int(back or 0))
-        found = store.find(reference)
+        found = store.find(reference, "run")
     except InputError as error:
         fail(node, f"the checkpoint {name}: {error.message}", "quantify evidence list --kind run")
     if found.record.kind != "run":

@@ -26,6 +26,8 @@ APPLICATION = 0x51465931
 """SQLite's application_id of our files: "QFY1"."""
 LAYOUT = 1
 BUSY_SECONDS = 60.0
+MOST_DIGITS = 18
+"""Of a number of records; SQLite takes no more."""
 SHORTEST_PREFIX = 4
 HINT = "believe none of it: quantify evidence verify tells which records are damaged"
 
@@ -196,8 +198,11 @@ class Store:
                 damages.append(Damage(row[0], error.message))
         return tuple(stored), tuple(damages)
 
-    def find(self, prefix: str) -> Stored:
+    def find(self, prefix: str, kind: str | None = None) -> Stored:
         """The one record whose digest begins with `prefix` (four characters or more), or `latest`, `latest~1`, ….
+
+        Args:
+            kind: What `latest` is the last of; None: of any kind.
 
         Raises:
             InputError: No record, or several.
@@ -207,7 +212,7 @@ class Store:
             back = "0" if prefix == "latest" else prefix.removeprefix("latest~")
             if not back.isascii() or not back.isdigit():
                 raise InputError(f"{prefix!r} names no record", "write latest, latest~1, latest~2, …")
-            return self.latest(None, int(back))
+            return self.latest(kind, int(back) if len(back) <= MOST_DIGITS else 10**MOST_DIGITS)
         lower = prefix.lower()
         if len(lower) < SHORTEST_PREFIX or set(lower) - set("0123456789abcdef"):
             raise InputError(

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
+from quantify.dataset.recipe_interval import interval
 from quantify.report.json import schema
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -141,6 +142,11 @@ def test_a_failed_seed_stays(project: Run, tmp_path: Path) -> None:
     assert (last["correct"], last["unanswered"], last["model"], last["failed"]) == (0, 300, None, "loss became NaN")
     assert Fraction(told["rate"]["lower"]) < Fraction(257 + 263 + 265 + 267, 1500)
     assert Fraction(told["rate"]["upper"]) > Fraction(257 + 263 + 265 + 267 + 300, 1500)
+    # Failures for the lower end, successes for the upper, half and half for the estimate.
+    four = [257, 263, 265, 267]
+    lower, upper = interval([*four, 0], [*four, 300], 300, Fraction(95, 100))
+    assert (Fraction(told["rate"]["lower"]), Fraction(told["rate"]["upper"])) == (lower, upper)
+    assert told["rate"]["value"] == pytest.approx((sum(four) + 150) / 1500)
     # No answer is no other verdict: what changes is what answers show.
     assert told["changing"] == [f"c{x}" for x in range(33, 43)]
 
@@ -227,6 +233,8 @@ def test_a_record_of_another_kind_is_refused(project: Run, tmp_path: Path) -> No
         ("seeds:\n", "seed:\n", "did you mean"),
         ("{seed_1: latest~4, seed_2: latest~3, seed_3: latest~2, seed_4: latest~1, seed_5: latest}", "{}", "no run"),
         ("latest~4", "latest~x", "names no record"),
+        ("latest~4", "latest~" + "9" * 30, "not so many run records"),
+        ("latest~4", "latest~" + "9" * 5000, "not so many run records"),
         ("seed_2: latest~3", "seed_1: latest~3", "seed_1"),
     ],
 )
