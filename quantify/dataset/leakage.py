@@ -7,6 +7,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -168,6 +169,11 @@ def _add_up(question: Question, limits: Limits, progress: Progress) -> Tally:
     results = parallel(joblib.delayed(_scan_apart)(question, piece) for piece in pieces)
     try:
         return _joined(question, results, limits, progress)
+    except BrokenProcessPool:
+        raise UndecidedError(
+            "a worker was killed: whether the suite is clean is not known",
+            "is there memory for them? give fewer --jobs",
+        ) from None
     finally:
         results.close()  # type: ignore[attr-defined]
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import os
 import random
 import re
 from collections import Counter
@@ -104,6 +105,13 @@ def test_what_is_the_same(tmp_path: Path, one: str, other: str, equal: bool) -> 
 )
 def test_rounding(tmp_path: Path, one: str, other: str, equal: bool) -> None:
     assert same(tmp_path, one, other, digits=1) == same(tmp_path, other, one, digits=1) == equal
+
+
+def test_rounding_where_float64_falls_on_the_other_side(tmp_path: Path) -> None:
+    assert 1.015 * 100 < 101.5  # and yet 1.015 is as far from 1.01 as from 1.02, and even digits win
+    assert same(tmp_path, "1.015", "1.02", digits=2)
+    assert same(tmp_path, "1.02", "1.015", digits=2)
+    assert not same(tmp_path, "1.015", "1.01", digits=2)
 
 
 def test_list_features_are_compared_entry_by_entry(tmp_path: Path) -> None:
@@ -220,7 +228,7 @@ def test_rough_keys_never_lose_a_match(one: Decimal, other: Decimal | None, digi
 
 
 @given(
-    st.text(max_size=12) | st.sampled_from(["nan", " NaN", "inf", "1_0", "１", "1e5", "-.5", "+3", "0x1"]),
+    st.text(max_size=12) | st.sampled_from(["nan", " NaN", "-NaN", "inf", "1_0", "１", "1e5", "-.5", "+3", "0x1"]),
     st.booleans(),
 )
 def test_rough_keys_of_text_follow_the_exact_ones(text: str, untyped: bool) -> None:
@@ -290,6 +298,17 @@ def test_an_unfinished_comparison_says_nothing(tmp_path: Path, monkeypatch: pyte
     stop.set()
     with pytest.raises(UndecidedError, match="whether the suite is clean is not known"):
         check(tmp_path, case(x=1), '{"x": 2}\n' * 50, stop=stop)
+
+
+def die(question: leakage.Question, piece: tuple[int, int]) -> leakage.Tally:
+    os._exit(1)
+
+
+def test_a_worker_that_was_killed_leaves_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "PIECE", 16)
+    monkeypatch.setattr(leakage, "_scan_apart", die)
+    with pytest.raises(UndecidedError, match="a worker was killed"):
+        check(tmp_path, case(x=1), '{"x": 2}\n' * 50, jobs=2)
 
 
 # --- near duplicates --------------------------------------------------------------------------------------------------
