@@ -7,7 +7,7 @@ evaluated, half-spaces are counted again (`lattice`), and the volumes are added 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,14 +17,17 @@ import numpy as np
 from quantify.errors import UndecidedError
 from quantify.evidence.certificates import forms, lattice, points, tree, truths
 from quantify.ir import network_eval
-from quantify.ir.predicate import reads_scores
+from quantify.ir.predicate import HasLabel, Predicate, reads_scores
 from quantify.ir.problem import Box, GridCase, GridProblem
 from quantify.resources import Limits, Progress
 
 VALUES = 1 << 17
 """Numbers in one array of forms, about: what stays in a processor's cache."""
 EXACT_BATCH = 128
-POINTS = 1 << 12
+PRODUCTS = 1 << 18
+"""Of one matrix product, about: OpenBLAS would start threads for more, which wait for each other."""
+LEAST_POINTS, POINTS = 1 << 8, 1 << 13
+"""Evaluated at once."""
 MOST_POINTS = 1 << 24
 """Points of one enumerated leaf; a certificate with larger ones is not checked."""
 MOST_POSITION = 1 << 40
@@ -134,11 +137,13 @@ class _Checker:
             raise ValueError("the region reaches further than certificates do")
         self._queries = [query.predicate for query in case.queries]
         self._scores_read = any(reads_scores(predicate) for predicate in self._queries)
+        self._of_labels = _of_labels(self._queries)
         self.labels = problem.labels
         if network.outputs != problem.labels or problem.labels >= tree.POSSIBLE:
             raise ValueError("the network has more labels than certificates name, or another number of scores")
         self.net = forms.layered(network, region)
         self._evaluator = points.Evaluator(network, self.net, region)
+        self._points = max(LEAST_POINTS, min(POINTS, PRODUCTS // self.net.widest**2))
         self._volumes = np.int64 if region.size.bit_length() <= WORD else object
         low, high = ([ends[k] for k in self.net.varying] for ends in (region.low, region.high))
         self._shape = tree.Shape(tuple(low), tuple(high), self.labels, self.net.places)
@@ -262,23 +267,28 @@ class _Checker:
         worst = max(range(len(sizes)), key=sizes.__getitem__)
         if sizes[worst] > MOST_POINTS:
             raise RefutedError(f"the enumerated leaf {self._where(leaves, worst)} has {sizes[worst]:,} points")
-        number = np.array(sizes, np.int64)
-        ends = np.cumsum(number)
-        total = int(ends[-1])
-        tally.points += total
-        for start in range(0, total, POINTS):
-            self._go_on()
-            place = np.arange(start, min(start + POINTS, total))
-            which = np.searchsorted(ends, place, side="right")
-            rest = place - (ends - number)[which]
-            at = np.empty((len(leaves.low), len(place)), np.int64)
-            for k, row in enumerate(width):
-                by = row[which]
-                at[k] = leaves.low[k][which] + rest % by
-                rest //= by
-            self._evaluate(at, tally)
+        tally.points += sum(sizes)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for leaf, shape in enumerate(map(tuple, width.T.tolist())):
+            alike.setdefault(shape, []).append(leaf)
+        for shape, members in alike.items():
+            low, size = leaves.low[:, members], sizes[members[0]]
+            for first in range(0, size, self._points):
+                offsets = _positions(shape, first, min(first + self._points, size))
+                many = max(1, self._points // offsets.shape[1])
+                for start in range(0, len(members), many):
+                    self._go_on()
+                    at = low[:, start : start + many, None] + offsets[:, None, :]
+                    self._evaluate(at.reshape(len(low), at.shape[1] * at.shape[2]), tally)
 
     def _evaluate(self, at: Any, tally: Tally) -> None:
+        if self._of_labels:
+            many = np.bincount(self._evaluator.labels(at), minlength=self.labels).tolist()
+            for q, labels in enumerate(self._of_labels):
+                inside = sum(many[label] for label in labels)
+                tally.inside[q] += inside
+                tally.outside[q] += at.shape[1] - inside
+            return
         scores = None
         if self._scores_read:
             scores = self._evaluator.scores(at)
@@ -438,6 +448,22 @@ def _line(layer: Any, state: int) -> tuple[int, int]:
     if layer.activation == "sign":
         return 0, (1 if state == forms.HIGH else -1)
     return 0, (layer.high if state == forms.HIGH else layer.low)
+
+
+def _of_labels(queries: Sequence[Predicate]) -> list[frozenset[int]]:
+    """The labels of each query when all of them ask for labels alone, else none."""
+    found = [frozenset(query.labels) for query in queries if isinstance(query, HasLabel)]
+    return found if len(found) == len(queries) else []
+
+
+def _positions(shape: tuple[int, ...], start: int, end: int) -> Any:
+    """(d × N) positions of the points start … end − 1 of a box at the origin."""
+    rest = np.arange(start, end)
+    out = np.empty((len(shape), len(rest)), np.int64)
+    for k, by in enumerate(shape):
+        out[k] = rest % by
+        rest //= by
+    return out
 
 
 def _exact_signs(scores: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Points go in, their exact scores come out: by plain sums in 64-bit words where nothing can reach 2^62."""
+"""Points go in, their exact scores come out: by plain sums, where nothing can leave a double's or a word's integers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from quantify.ir import network_eval
 from quantify.ir.network import IntLayer, IntNetwork
 from quantify.ir.problem import Box
 
+DOUBLE = 53
+"""Whole numbers of so many bits are exact in doubles, and so are their sums and products, in any order."""
 WORD = 62
 
 
@@ -20,42 +22,51 @@ class Evaluator:
     def __init__(self, network: IntNetwork, layered: Layered, region: Box) -> None:
         self._network, self._layered, self._region = network, layered, region
         self._layers = [*layered.hidden, (layered.scores, None)]
-        self._fits = self._proven()
+        bits = self._bits()
+        self._fits = bits <= WORD
         if self._fits:
-            self._words = [(r.matrix.astype(np.int64), r.constant.astype(np.int64)[:, None]) for r, _ in self._layers]
+            self._kind = np.float64 if bits <= DOUBLE else np.int64
+            self._rows = [
+                (r.matrix.astype(self._kind), r.constant.astype(self._kind)[:, None]) for r, _ in self._layers
+            ]
 
-    def _proven(self) -> bool:
-        """Whether every partial sum over the region stays below 2^62, in any order."""
+    def _bits(self) -> int:
+        """Bits that hold every weight and every partial sum over the region, in any order."""
+        bits = 0
         reach = [max(abs(self._region.low[k]), self._region.high[k] - 1) for k in self._layered.varying]
         for rows, layer in self._layers:
             reach = [
-                abs(b) + sum(abs(w) * most for w, most in zip(row, reach, strict=True))
+                abs(b) + sum(abs(w) * max(1, most) for w, most in zip(row, reach, strict=True))
                 for row, b in zip(rows.matrix.tolist(), rows.constant.tolist(), strict=True)
             ]
             if layer is not None:
                 steep = max(layer.positive, layer.negative, 1) if layer.activation == "leaky" else 1
                 least = max(1, abs(layer.low), abs(layer.high), layer.cap or 0)
-                reach = [max(least, most * steep) for most in reach]
-            if max(reach, default=0).bit_length() > WORD:
-                return False
-        return True
+                reach = [max(least, max(1, most) * steep) for most in reach]
+            bits = max(bits, max(reach, default=0).bit_length())
+        return bits
 
     def scores(self, at: Any) -> Any:
         """(N × labels) of positions of the varying inputs (d × N int64): int64 or object."""
         if not self._fits:
             return network_eval.scores(self._network, self._whole(at))
-        values = at
-        for (matrix, constant), (_, layer) in zip(self._words, self._layers, strict=True):
-            values = matrix @ values + constant
-            if layer is not None:
-                values = _activated(layer, values)
-        return values.T
+        return self._values(at).T.astype(np.int64)
 
     def labels(self, at: Any) -> Any:
         """(N) lowest index of the largest score."""
         if not self._fits:
             return network_eval.labels(self._network, self._whole(at))
-        return self.scores(at).argmax(axis=1)
+        return self._values(at).argmax(axis=0)
+
+    def _values(self, at: Any) -> Any:
+        """(labels × N) scores, in doubles or words."""
+        values = at.astype(self._kind)
+        for (matrix, constant), (_, layer) in zip(self._rows, self._layers, strict=True):
+            values = matrix @ values
+            values += constant
+            if layer is not None:
+                values = _activated(layer, values)
+        return values
 
     def _whole(self, at: Any) -> Any:
         whole = np.tile(np.array(self._region.low, np.int64), (at.shape[1], 1))
@@ -71,5 +82,7 @@ def _activated(layer: IntLayer, z: Any) -> Any:
     if layer.activation == "sign":
         return np.where(z == 0, layer.at_zero, np.sign(z))
     if layer.activation == "floor_shift":
-        return np.clip(z >> min(layer.shift, 63), layer.low, layer.high)
+        shift = min(layer.shift, 63)
+        shifted = np.floor(np.ldexp(z, -shift)) if z.dtype == np.float64 else z >> shift
+        return np.clip(shifted, layer.low, layer.high)
     return z
