@@ -250,7 +250,10 @@ def _count_case(
     else:
         engine, reason = known["branch"], "branch: the engine that keeps its boxes"
         if (refusal := choice.refusal(engine, grid, grid_case)) is not None:
-            raise InputError(f"boxes come from the engine branch, which cannot count this: {refusal}", "count without")
+            raise InputError(
+                f"boxes and certificates come from the engine branch, which cannot count this: {refusal}",
+                "leave out --boxes and --certificate",
+            )
         outcome = engine_room.branch.BranchEngine(gap=options.gap).run(
             grid, grid_case, options.limits, progress, record=True
         )

@@ -88,7 +88,7 @@ def number(node: Node, what: str) -> Number:
     if not isinstance(node, Scalar) or isinstance(node.value, bool | str) or node.value is None:
         fail(node, f"{what} must be a number, not {describe(node)}", "write a decimal such as 12, 0.25 or 1e-5")
     if isinstance(node.value, float):
-        fail(node, f"{what} must be finite, not {node.text}", "domains are finite: write the number that is meant")
+        fail(node, f"{what} must be finite, not {node.text}", "write the number that is meant, such as 12 or 0.25")
     return node.value
 
 
