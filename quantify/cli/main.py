@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 
@@ -71,11 +71,48 @@ def cli() -> None:
     """
 
 
+class Outlet:
+    """Stdout, which swallows what is written after its reader went away (`| head`): the exit code keeps its meaning."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._discard()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._discard()
+
+    def _discard(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code; never lets a known error become a traceback."""
+    stdout = sys.stdout
+    sys.stdout = cast(TextIO, Outlet(stdout))
+    try:
+        return _run(arguments)
+    finally:
+        sys.stdout.flush()
+        sys.stdout = stdout
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         result: Any = cli.main(arguments, prog_name="quantify", standalone_mode=False)
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except QuantifyError as error:
         report(error.message, error.hint)
@@ -91,10 +128,6 @@ def run(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         report("stopped by the user before anything was counted")
         return 3
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         report(
             f"{error.strerror or error}: {error.filename}" if error.filename else str(error),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import pickle
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -179,3 +181,20 @@ def test_names_that_no_xml_allows_are_replaced(gate: Callable[..., dict[str, Any
         "INSUFFICIENT_EVIDENCE",
         3,
     )
+
+
+@pytest.mark.parametrize("words", ["gate release.yaml", "gate release.yaml --json -", "gate missing.yaml", "--help"])
+def test_a_reader_that_went_away_changes_no_exit_code(words: str, tmp_path: Path, quantify: Run) -> None:
+    (tmp_path / "release.yaml").write_text("rules: [{id: small, metric: violation, property: small, max: 0}]\n")
+    expected = quantify(*words.split()).returncode
+    assert expected == {"gate missing.yaml": 2, "--help": 0}.get(words, 3)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "quantify", *words.split()],
+            cwd=tmp_path, stdout=nobody, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert done.returncode == expected
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
