@@ -12,14 +12,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from quantify.engines import logic
-from quantify.engines.branch_checkpoint import Checkpoint, Checkpoints
+from quantify.engines.branch_checkpoint import Checkpoint, Checkpoints, State
 from quantify.engines.branch_plan import Plan, Tuning, make_plan, refuses
 from quantify.engines.branch_record import Record, leaves
 from quantify.engines.descent import native_module
@@ -144,8 +144,12 @@ class BranchEngine:
         return run
 
     def _work(self, run: _Run, limits: Limits, progress: Progress) -> None:
-        run.begin()
+        loading = time.monotonic()
+        run.begin(progress)
         saved = time.monotonic()
+        if run.resumed and limits.deadline is not None:
+            # The limit is for the work: taking it up again must not use it up.
+            limits = replace(limits, deadline=limits.deadline + saved - loading)
         for status in run.slices(limits):
             share = run.open_share()
             done = SCALE - math.ceil(SCALE * share)
@@ -197,7 +201,7 @@ class BranchEngine:
         tuning = Tuning(loop_work=0.0, credit_points=math.inf)
         run = _Run(problem, alone, tuning, Limits(limits.deadline, limits.memory_mb), 0, True)
         try:
-            run.begin()
+            run.begin(Progress())
             for status in run.slices(limits):
                 if run.totals()[0][0]:
                     return run.point_inside(query)
@@ -218,12 +222,16 @@ class _Run:
         self.digest = problem.digest(case)
         self.status = MORE
         self.checkpoint: Checkpoint | None = None
+        self.resumed = False
         self._recording = record
         self._queries = len(case.queries)
         assert isinstance(case.region, Box)
         self._region = case.region
         self.size = case.region.size
         self._extra_in, self._extra_out = [0] * self._queries, [0] * self._queries
+        self._best_in, self._best_out = [0] * self._queries, [0] * self._queries
+        self._kept: State | None = None
+        self._taken = 0
         self._native: Any = None
         module = native_module()
         self._lib, self._ffi = module.lib, module.ffi
@@ -244,47 +252,76 @@ class _Run:
             self._lib.branch_free(self._native)
             self._native = None
 
-    def begin(self) -> None:
-        """Queue the region, or what a checkpoint left of it."""
+    def begin(self, progress: Progress) -> None:
+        """Queue the region, or read what a checkpoint left of it: `slices` queues that bit by bit."""
         every = (1 << self._queries) - 1
         if self._single:
             self._settle(np.array([self._region.low], np.int64), [every])
             return
-        labels = (1 << self.problem.labels) - 1
-        state = self.checkpoint.load(self.plan, self._queries) if self.checkpoint is not None else None
+        state = self.checkpoint.load(self.plan, self._queries, progress) if self.checkpoint is not None else None
         if state is not None:
+            self.resumed, self._kept = True, state
             self._extra_in, self._extra_out = state.inside, state.outside
-            for low, high, still, possible in zip(state.low, state.high, state.open, state.labels, strict=True):
-                self._add(low.tolist(), high.tolist(), int(still), int(possible))
-        else:
-            self._add(self.plan.low, self.plan.high, every, labels)
-
-    def _add(self, low: list[int], high: list[int], still: int, labels: int) -> None:
-        if not self._lib.branch_add(self._native, low, high, still, labels):
+            self._best_in, self._best_out = state.lower, [self.size - upper for upper in state.upper]
+        elif not self._lib.branch_add(
+            self._native, self.plan.low, self.plan.high, every, (1 << self.problem.labels) - 1
+        ):
             raise UndecidedError("there is no memory for the boxes", "raise --memory")
+
+    def _take_up(self, most: int) -> bool:
+        """Queue the next boxes of the checkpoint; whether there was memory."""
+        state = self._kept
+        if state is None:
+            return True
+        dims, start = len(self.plan.low), self._taken
+        low, high = (self._ffi.cast("int64_t *", self._ffi.from_buffer(x)) for x in (state.low, state.high))
+        stop = min(start + most, len(state.open))
+        masks = zip(state.open[start:stop].tolist(), state.labels[start:stop].tolist(), strict=True)
+        for place, (still, labels) in enumerate(masks, start):
+            if not self._lib.branch_add(self._native, low + place * dims, high + place * dims, still, labels):
+                return False
+        self._taken = stop
+        if stop == len(state.open):
+            self._kept = None
+        return True
 
     def slices(self, limits: Limits) -> Iterator[int]:
         """Work in slices; after each, with all workers at rest, how things stand."""
         if self._single:
             yield DONE
             return
+        # A box that is taken up is bounded again before it is split: with one box, the second round of a spent limit
+        # is progress. Later half of the boxes bounded are new ones, so that a short run does not bound the old alone.
+        most, rounds = 1, 2 if self.resumed else 1
         with ThreadPoolExecutor(self.jobs) as pool:
             while True:
-                left = limits.remaining()
-                seconds = SLICE_SECONDS if left is None else min(SLICE_SECONDS, left)
-                others = [pool.submit(self._lib.branch_run, self._native, k, seconds) for k in range(1, self.jobs)]
-                try:
-                    found = [self._lib.branch_run(self._native, 0, seconds)]
-                finally:
-                    found_others = [other.result() for other in others]
-                found += found_others
-                self._drain()
+                bounded = self.work()["boxes"]
+                if not self._take_up(most):
+                    yield NO_MEMORY
+                    return
+                for _ in range(rounds):
+                    found = self._round(pool, limits)
+                rounds = 1
+                dry = DONE in found and not self._lib.branch_waiting(self._native)
+                most = 2 * most if dry else max(1, (self.work()["boxes"] - bounded) // 2)
                 if NO_MEMORY in found:
                     yield NO_MEMORY
-                elif DONE in found and not self._lib.branch_waiting(self._native):
+                elif dry and self._kept is None:
                     yield DONE
                 else:
                     yield MORE
+
+    def _round(self, pool: ThreadPoolExecutor, limits: Limits) -> list[int]:
+        """One slice of every worker, and how each ended."""
+        left = limits.remaining()
+        seconds = SLICE_SECONDS if left is None else min(SLICE_SECONDS, left)
+        others = [pool.submit(self._lib.branch_run, self._native, k, seconds) for k in range(1, self.jobs)]
+        try:
+            found = [self._lib.branch_run(self._native, 0, seconds)]
+        finally:
+            found_others = [other.result() for other in others]
+        self._drain()
+        return found + found_others
 
     def _drain(self) -> None:
         """Settle the points that doubles left open, in whole numbers."""
@@ -313,12 +350,20 @@ class _Run:
 
     # --- what is known -----------------------------------------------------------------------------------------------
     def totals(self) -> tuple[list[int], list[int]]:
-        """Points proven in and proven out, per query."""
+        """Points proven in and proven out, per query; with a checkpoint, the most of all its runs."""
         if self._native is None:
             return list(self._extra_in), list(self._extra_out)
         inside, outside = (self._ffi.new("uint64_t[]", 2 * self._queries) for _ in range(2))
         self._lib.branch_totals(self._native, inside, outside)
-        return self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+        found = self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+        if self.checkpoint is None:
+            return found
+        # Parts of a box may prove less than the box did, and boxes taken up prove nothing at first.
+        self._best_in = [max(pair) for pair in zip(self._best_in, found[0], strict=True)]
+        self._best_out = [max(pair) for pair in zip(self._best_out, found[1], strict=True)]
+        if any(a + b > self.size for a, b in zip(self._best_in, self._best_out, strict=True)):
+            raise self.checkpoint.bad("its bounds do not add up with what was counted now")
+        return list(self._best_in), list(self._best_out)
 
     def _joined(self, words: Any, extra: list[int]) -> list[int]:
         return [words[2 * q] + (words[2 * q + 1] << 64) + extra[q] for q in range(self._queries)]
@@ -375,17 +420,27 @@ class _Run:
         assert self.checkpoint is not None
         if self._native is None:
             return
-        self.checkpoint.save(*self._settled())
+        boxes, inside, outside = self._settled()
+        if (kept := self._kept) is not None:
+            rest = (x[self._taken :] for x in (kept.low, kept.high, kept.open, kept.labels))
+            boxes = tuple(np.concatenate(pair) for pair in zip(boxes, rest, strict=True))
+            # Both parts had the heaviest in front.
+            order = np.argsort(-np.prod((boxes[1] - boxes[0]).astype(np.float64), axis=1), kind="stable")
+            boxes = tuple(x[order] for x in boxes)
+        lower, best_out = self.totals()
+        low, high, still, labels = boxes
+        upper = [self.size - x for x in best_out]
+        self.checkpoint.save(State(low, high, still, labels, inside, outside, lower, upper))
 
     def proven(self) -> dict[str, tuple[int, int]]:
         """Per query, the least and the most points by the leaves of the record."""
         if not self._recording:
             return {}
-        inside, outside = self.totals() if self._native is None else self._settled()[-2:]
+        inside, outside = self.totals() if self._native is None else self._settled()[1:]
         names = [query.name for query in self.case.queries]
         return {name: (a, self.size - b) for name, a, b in zip(names, inside, outside, strict=True)}
 
-    def _settled(self) -> tuple[Any, Any, Any, Any, list[int], list[int]]:
+    def _settled(self) -> tuple[tuple[Any, ...], list[int], list[int]]:
         """Open boxes with the queries open and labels possible on them, and what is proven outside of them."""
         count = self._lib.branch_waiting(self._native)
         dims = len(self.plan.low)
@@ -397,7 +452,8 @@ class _Run:
             self._native, cast("int64_t[]", low), cast("int64_t[]", high), cast("uint64_t[]", still),
             cast("uint64_t[]", labels), count, inside, outside,
         )  # fmt: skip
-        return low, high, still, labels, self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+        boxes = low, high, still, labels
+        return boxes, self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
 
 
 def _first(scores: Any, points: Any, query: GridQuery) -> tuple[int, ...] | None:

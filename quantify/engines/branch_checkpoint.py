@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import math
 import os
 import zipfile
 from collections.abc import Iterator
@@ -18,13 +17,19 @@ import numpy as np
 from quantify.engines.branch_plan import Plan
 from quantify.errors import InputError
 from quantify.ir.evidence import Check
+from quantify.resources import Progress
 
-VERSION = 1
+VERSION = 2
+BLOCK = 1 << 16
+"""Boxes whose volumes are Python's integers at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Boxes (rows of varying inputs) with the queries open and labels possible on them, and totals without them."""
+    """Boxes (rows of varying inputs) with the queries open and labels possible on them, and totals without them.
+
+    `lower` and `upper` are the best ends proven so far. Parts of open boxes that were bounded are in these alone.
+    """
 
     low: Any
     high: Any
@@ -32,6 +37,8 @@ class State:
     labels: Any
     inside: list[int]
     outside: list[int]
+    lower: list[int]
+    upper: list[int]
 
 
 class Checkpoints:
@@ -94,12 +101,17 @@ class Checkpoints:
             failure = next(each.failure for each in used if each.failure)
             yield Check("checkpoint", "failed", f"{self.folder}: {failure}; what was not written is lost")
             return
+        said = []
+        if any(each.resumed for each in used):
+            said.append(f"went on from what {self.folder} kept; times are of this run alone")
         if any(each.open_boxes for each in used):
             again = "run the same command again" + (" with a smaller --gap" if complete else "")
-            yield Check("checkpoint", "ok", f"{again} to go on from what {self.folder} keeps")
-        if any(each.resumed for each in used):
-            yield Check("checkpoint", "ok", f"went on from what {self.folder} kept; times are of this run alone")
-        elif any(path not in {each.path for each in used} for path in self.folder.glob("branch-*.npz")):
+            said.append(f"{again} to go on from what {self.folder} keeps")
+        if said:
+            yield Check("checkpoint", "ok", "; ".join(said))
+        if not any(each.resumed for each in used) and any(
+            path not in {each.path for each in used} for path in self.folder.glob("branch-*.npz")
+        ):
             yield Check(
                 "checkpoint", "ok", f"{self.folder} keeps work of other models or properties: none of it was used"
             )
@@ -117,16 +129,19 @@ class Checkpoint:
         self.failure = ""
         """Why the last writing did not succeed; empty when it did."""
 
-    def save(self, low: Any, high: Any, still: Any, labels: Any, inside: list[int], outside: list[int]) -> None:
+    def save(self, state: State) -> None:
         """Write beside, then rename: a run that is cut off, or a full disk, leaves the last complete file."""
+        numbers = {"in": state.inside, "out": state.outside, "lower": state.lower, "upper": state.upper}
         head = json.dumps(
-            {"version": VERSION, "digest": self._digest, "in": list(map(str, inside)), "out": list(map(str, outside))}
+            {"version": VERSION, "digest": self._digest} | {name: list(map(str, x)) for name, x in numbers.items()}
         )
-        self.open_boxes = len(still)
+        self.open_boxes = len(state.open)
         partial = self.path.with_suffix(".partial")
         try:
             with partial.open("wb") as file:
-                np.savez(file, head=np.array(head), low=low, high=high, open=still, labels=labels)
+                np.savez(
+                    file, head=np.array(head), low=state.low, high=state.high, open=state.open, labels=state.labels
+                )
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.path)
@@ -142,7 +157,7 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
         self.path.with_suffix(".partial").unlink(missing_ok=True)
 
-    def load(self, plan: Plan, queries: int) -> State | None:
+    def load(self, plan: Plan, queries: int, progress: Progress) -> State | None:
         """The saved state, or None when there is none.
 
         Raises:
@@ -153,33 +168,47 @@ class Checkpoint:
         try:
             with np.load(self.path, allow_pickle=False) as arrays:
                 head = json.loads(str(arrays["head"]))
-                low, high, still, labels = (arrays[name] for name in ("low", "high", "open", "labels"))
-                inside, outside = ([int(x) for x in head[name]] for name in ("in", "out"))
-                state = State(low, high, still, labels, inside, outside)
+                if head["version"] != VERSION or head["digest"] != self._digest:
+                    raise self.bad("it belongs to another case or version")
+                low, high = (np.asarray(arrays[name], order="C") for name in ("low", "high"))
+                numbers = ([int(x) for x in head[name]] for name in ("in", "out", "lower", "upper"))
+                state = State(low, high, arrays["open"], arrays["labels"], *numbers)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise self._bad(f"it cannot be read ({error})") from error
-        if head.get("version") != VERSION or head.get("digest") != self._digest:
-            raise self._bad("it belongs to another case or version")
+            raise self.bad(f"it cannot be read ({error})") from error
+        kinds = [(x.dtype, x.ndim) for x in (low, high, state.open, state.labels)]
+        if kinds != [(np.int64, 2)] * 2 + [(np.uint64, 1)] * 2:
+            raise self.bad("its numbers are of another type")
+        progress.update(f"taking up the checkpoint ({len(state.open):,} boxes)")
         dims = len(plan.low)
         if state.low.shape != state.high.shape or state.low.shape != (len(state.open), dims):
-            raise self._bad("its boxes have another number of inputs")
+            raise self.bad("its boxes have another number of inputs")
         self._check(state, plan, queries)
         self.resumed, self.open_boxes = True, len(state.open)
         return state
 
     def _check(self, state: State, plan: Plan, queries: int) -> None:
-        if len(state.inside) != queries or len(state.outside) != queries or len(state.labels) != len(state.open):
-            raise self._bad("its queries are others")
-        left = [plan.size - a - b for a, b in zip(state.inside, state.outside, strict=True)]
-        for low, high, still in zip(state.low.tolist(), state.high.tolist(), state.open.tolist(), strict=True):
-            if not all(a <= b < c <= d for a, b, c, d in zip(plan.low, low, high, plan.high, strict=True)):
-                raise self._bad("a box lies outside the region")
-            points = math.prod(c - b for b, c in zip(low, high, strict=True))
-            for q in range(queries):
-                if still >> q & 1:
-                    left[q] -= points
+        settled, ends = (state.inside, state.outside), (state.lower, state.upper)
+        if any(len(x) != queries for x in settled + ends) or len(state.labels) != len(state.open):
+            raise self.bad("its queries are others")
+        low, high = state.low, state.high
+        if not ((low >= plan.low) & (low < high) & (high <= plan.high)).all():
+            raise self.bad("a box lies outside the region")
+        left = [plan.size - a - b for a, b in zip(*settled, strict=True)]
+        for start in range(0, len(state.open), BLOCK):
+            part = slice(start, start + BLOCK)
+            points = np.multiply.reduce((high[part] - low[part]).astype(object), axis=1)
+            order = np.argsort(state.open[part])
+            masks, first = np.unique(state.open[part][order], return_index=True)
+            for mask, volume in zip(masks.tolist(), np.add.reduceat(points[order], first).tolist(), strict=True):
+                for q in range(queries):
+                    if mask >> q & 1:
+                        left[q] -= volume
         if any(left):
-            raise self._bad("its boxes and totals do not add up to the region")
+            raise self.bad("its boxes and totals do not add up to the region")
+        for inside, outside, lower, upper in zip(*settled, *ends, strict=True):
+            if not 0 <= inside <= lower <= upper <= plan.size - outside:
+                raise self.bad("its bounds do not add up")
 
-    def _bad(self, why: str) -> InputError:
+    def bad(self, why: str) -> InputError:
+        """The error that says why the file is of no use."""
         return InputError(f"{self.path}: {why}", "delete the file to start the case again")

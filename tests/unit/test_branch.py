@@ -1,6 +1,7 @@
 """The engine `branch` against point-by-point counts: random networks, every activation, limits, workers, resumption."""
 
 import itertools
+import json
 import math
 import random
 import resource
@@ -319,6 +320,84 @@ def test_resumed_work_counts_everything_once(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_resumed_bounds_never_widen_and_every_run_goes_on(tmp_path, jobs):
+    # Credits of open boxes are in the file as ends alone; a limit spent long ago leaves two rounds of boxes a run.
+    problem = relu_problem(7, [6, 6], (16, 16, 16), labels=3)
+    truth = grid_count(problem.network, problem.sizes)
+    tuning = Tuning(leaf_points=64, credit_points=8, local_points=0, reduced_work=0, closed_form=False)
+    spent = Limits(deadline=-math.inf, jobs=jobs)
+    last, runs = dict.fromkeys(truth, (0, 16**3)), 0
+    while last != exactly(truth):
+        with Checkpoints(tmp_path) as kept:
+            found = ends(BranchEngine(checkpoint=kept, tuning=tuning), problem, spent)
+        for name, (lower, upper) in found.items():
+            assert last[name][0] <= lower <= truth[name] <= upper <= last[name][1]
+        last, runs = found, runs + 1
+        assert runs < 2 * 16**3 / 64  # every run after the first splits a box
+    assert runs > 10
+
+
+def test_work_taken_up_bit_by_bit_is_written_whole(tmp_path):
+    problem = relu_problem(7, [9, 9], (24, 24, 24, 24))
+    steps = []
+
+    class Steps(Progress):
+        def update(self, message, done=0, total=0):
+            steps.append(message)
+
+    def boxes():
+        with np.load(next(tmp_path.glob("*.npz"))) as saved:
+            return len(saved["open"])
+
+    with Checkpoints(tmp_path) as kept:
+        for _ in range(40):
+            ends(BranchEngine(checkpoint=kept, tuning=FINE), problem, Limits(deadline=-math.inf))
+        before = boxes()
+        engine = BranchEngine(checkpoint=kept, tuning=FINE)
+        engine.count(problem, problem.cases[0], Limits(deadline=-math.inf), Steps())
+        assert steps[0] == f"taking up the checkpoint ({before} boxes)"
+        assert before > 10  # of which one was taken up
+        assert ends(engine, problem) == exactly(grid_count(problem.network, problem.sizes))
+
+
+def test_ends_that_do_not_add_up_are_refused(tmp_path):
+    problem = relu_problem(7, [9, 9], (24, 24, 24, 24))
+    case, size = problem.cases[0], 24**4
+    spent = Limits(deadline=-math.inf)
+    with Checkpoints(tmp_path) as kept:
+        engine = BranchEngine(checkpoint=kept, tuning=FINE)
+        for _ in range(40):
+            engine.count(problem, case, spent, Progress())
+        path = next(tmp_path.glob("*.npz"))
+        with np.load(path) as saved:
+            arrays = dict(saved)
+        head = json.loads(str(arrays["head"]))
+        first = int(np.argmax([int(x) for x in head["in"]]))
+        truth = grid_count(problem.network, problem.sizes)[str(first)]
+        assert 0 < int(head["in"][first]) < truth < int(head["upper"][first])
+
+        def tamper(name, value):
+            changed = head | {name: [*head[name]]}
+            changed[name][first] = str(value)
+            np.savez(path, **(arrays | {"head": np.array(json.dumps(changed))}))
+
+        outside = int(head["out"][first])
+        for name, value in (
+            ("lower", int(head["in"][first]) - 1),
+            ("lower", int(head["upper"][first]) + 1),
+            ("upper", int(head["lower"][first]) - 1),
+            ("upper", size - outside + 1),
+        ):
+            tamper(name, value)
+            with pytest.raises(InputError, match="bounds do not add up"):
+                engine.count(problem, case, spent, Progress())
+        for name, value in (("lower", truth + 1), ("upper", truth - 1)):  # seen when the count says otherwise
+            tamper(name, value)
+            with pytest.raises(InputError, match="do not add up with what was counted"):
+                engine.count(problem, case, Limits(), Progress())
+
+
 def test_work_of_another_model_is_not_taken_up(tmp_path):
     one, other = (relu_problem(seed, [9, 9], (24, 24, 24, 24)) for seed in (7, 8))
     with Checkpoints(tmp_path) as kept:
@@ -372,10 +451,11 @@ def test_a_checkpoint_that_does_not_add_up_is_refused(tmp_path):
         path = next(tmp_path.glob("*.npz"))
         with np.load(path) as saved:
             arrays = dict(saved)
-        arrays["high"][0, 0] += 1
-        np.savez(path, **arrays)
-        with pytest.raises(InputError, match=r"add up|outside"):
-            engine.count(problem, case, Limits.starting_now(0.0), Progress())
+        for change, said in ((-1, "do not add up to the region"), (2, "outside")):
+            arrays["high"][0, 0] += change
+            np.savez(path, **arrays)
+            with pytest.raises(InputError, match=said):
+                engine.count(problem, case, Limits.starting_now(0.0), Progress())
         path.write_bytes(b"PK\x03\x04 nonsense")
         with pytest.raises(InputError, match="cannot be read"):
             engine.count(problem, case, Limits.starting_now(0.0), Progress())
