@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from quantify.engines import logic
-from quantify.engines.branch_checkpoint import Checkpoint, Checkpoints, State
+from quantify.engines.branch_checkpoint import Checkpoint, Checkpoints, Group, State, heaviest_first, without
 from quantify.engines.branch_plan import Plan, Tuning, make_plan, refuses
 from quantify.engines.branch_record import Record, leaves
 from quantify.engines.descent import native_module
@@ -232,6 +232,7 @@ class _Run:
         self._best_in, self._best_out = [0] * self._queries, [0] * self._queries
         self._kept: State | None = None
         self._taken = 0
+        self._groups: list[Group] = []
         self._native: Any = None
         module = native_module()
         self._lib, self._ffi = module.lib, module.ffi
@@ -260,7 +261,7 @@ class _Run:
             return
         state = self.checkpoint.load(self.plan, self._queries, progress) if self.checkpoint is not None else None
         if state is not None:
-            self.resumed, self._kept = True, state
+            self.resumed, self._kept, self._groups = True, state, state.groups
             self._extra_in, self._extra_out = state.inside, state.outside
             self._best_in, self._best_out = state.lower, [self.size - upper for upper in state.upper]
         elif not self._lib.branch_add(
@@ -280,7 +281,7 @@ class _Run:
         for place, (still, labels) in enumerate(masks, start):
             if not self._lib.branch_add(self._native, low + place * dims, high + place * dims, still, labels):
                 return False
-        self._taken = stop
+        self._taken, self._groups = stop, without(self._groups, stop - start)
         if stop == len(state.open):
             self._kept = None
         return True
@@ -353,17 +354,23 @@ class _Run:
         """Points proven in and proven out, per query; with a checkpoint, the most of all its runs."""
         if self._native is None:
             return list(self._extra_in), list(self._extra_out)
-        inside, outside = (self._ffi.new("uint64_t[]", 2 * self._queries) for _ in range(2))
-        self._lib.branch_totals(self._native, inside, outside)
-        found = self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+        found = self._native_totals()
         if self.checkpoint is None:
             return found
+        for group in self._groups:
+            for total, proven in zip(found, (group.inside, group.outside), strict=True):
+                total[:] = [a + b for a, b in zip(total, proven, strict=True)]
         # Parts of a box may prove less than the box did, and boxes taken up prove nothing at first.
         self._best_in = [max(pair) for pair in zip(self._best_in, found[0], strict=True)]
         self._best_out = [max(pair) for pair in zip(self._best_out, found[1], strict=True)]
         if any(a + b > self.size for a, b in zip(self._best_in, self._best_out, strict=True)):
             raise self.checkpoint.bad("its bounds do not add up with what was counted now")
         return list(self._best_in), list(self._best_out)
+
+    def _native_totals(self) -> tuple[list[int], list[int]]:
+        inside, outside = (self._ffi.new("uint64_t[]", 2 * self._queries) for _ in range(2))
+        self._lib.branch_totals(self._native, inside, outside)
+        return self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
 
     def _joined(self, words: Any, extra: list[int]) -> list[int]:
         return [words[2 * q] + (words[2 * q + 1] << 64) + extra[q] for q in range(self._queries)]
@@ -420,40 +427,55 @@ class _Run:
         assert self.checkpoint is not None
         if self._native is None:
             return
-        boxes, inside, outside = self._settled()
+        count = self._lib.branch_waiting(self._native)
+        inside, outside = self._native_totals()
+        groups: list[Group] = []
+        boxes = self._room(count)
+        done = 0
+        while done < count:  # by a quarter more each time: all calls together copy five times the boxes
+            room = min(count, done + 1 + done // 4)
+            less_in, less_out = self._export(boxes, room)
+            proven_in, proven_out = (
+                tuple(a - b for a, b in zip(*pair, strict=True)) for pair in ((inside, less_in), (outside, less_out))
+            )
+            groups.append(Group(room - done, proven_in, proven_out))
+            inside, outside, done = less_in, less_out, room
         if (kept := self._kept) is not None:
             rest = (x[self._taken :] for x in (kept.low, kept.high, kept.open, kept.labels))
             boxes = tuple(np.concatenate(pair) for pair in zip(boxes, rest, strict=True))
-            # Both parts had the heaviest in front.
-            order = np.argsort(-np.prod((boxes[1] - boxes[0]).astype(np.float64), axis=1), kind="stable")
-            boxes = tuple(x[order] for x in boxes)
-        lower, best_out = self.totals()
+            boxes, groups = heaviest_first(boxes, groups + self._groups)
         low, high, still, labels = boxes
+        lower, best_out = self.totals()
         upper = [self.size - x for x in best_out]
-        self.checkpoint.save(State(low, high, still, labels, inside, outside, lower, upper))
+        self.checkpoint.save(State(low, high, still, labels, inside, outside, lower, upper, groups))
 
     def proven(self) -> dict[str, tuple[int, int]]:
         """Per query, the least and the most points by the leaves of the record."""
         if not self._recording:
             return {}
-        inside, outside = self.totals() if self._native is None else self._settled()[1:]
+        inside, outside = self.totals() if self._native is None else self._settled()
         names = [query.name for query in self.case.queries]
         return {name: (a, self.size - b) for name, a, b in zip(names, inside, outside, strict=True)}
 
-    def _settled(self) -> tuple[tuple[Any, ...], list[int], list[int]]:
-        """Open boxes with the queries open and labels possible on them, and what is proven outside of them."""
+    def _settled(self) -> tuple[list[int], list[int]]:
+        """What is proven outside of the open boxes."""
         count = self._lib.branch_waiting(self._native)
-        dims = len(self.plan.low)
-        low, high = np.empty((count, dims), np.int64), np.empty((count, dims), np.int64)
-        still, labels = np.empty(count, np.uint64), np.empty(count, np.uint64)
+        return self._export(self._room(count), count)
+
+    def _room(self, count: int) -> tuple[Any, ...]:
+        corners = (np.empty((count, len(self.plan.low)), np.int64) for _ in range(2))
+        return *corners, np.empty(count, np.uint64), np.empty(count, np.uint64)
+
+    def _export(self, boxes: tuple[Any, ...], count: int) -> tuple[list[int], list[int]]:
+        """The first open boxes, with the queries open and labels possible; what is proven, parts of them left out."""
+        low, high, still, labels = boxes
         inside, outside = (self._ffi.new("uint64_t[]", 2 * self._queries) for _ in range(2))
         cast = self._ffi.from_buffer
         self._lib.branch_export(
             self._native, cast("int64_t[]", low), cast("int64_t[]", high), cast("uint64_t[]", still),
             cast("uint64_t[]", labels), count, inside, outside,
         )  # fmt: skip
-        boxes = low, high, still, labels
-        return boxes, self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+        return self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
 
 
 def _first(scores: Any, points: Any, query: GridQuery) -> tuple[int, ...] | None:

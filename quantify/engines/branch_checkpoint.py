@@ -24,11 +24,21 @@ BLOCK = 1 << 16
 """Boxes whose volumes are Python's integers at once."""
 
 
+@dataclass(frozen=True)
+class Group:
+    """So many boxes in a row, with points proven in and out on parts of them, per query."""
+
+    boxes: int
+    inside: tuple[int, ...]
+    outside: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """Boxes (rows of varying inputs) with the queries open and labels possible on them, and totals without them.
 
-    `lower` and `upper` are the best ends proven so far. Parts of open boxes that were bounded are in these alone.
+    The boxes come in groups; of each, the points proven in and out by bounding parts of its boxes, which the totals
+    leave out. `lower` and `upper` are the best ends proven so far, with such parts.
     """
 
     low: Any
@@ -39,6 +49,7 @@ class State:
     outside: list[int]
     lower: list[int]
     upper: list[int]
+    groups: list[Group]
 
 
 class Checkpoints:
@@ -133,7 +144,9 @@ class Checkpoint:
         """Write beside, then rename: a run that is cut off, or a full disk, leaves the last complete file."""
         numbers = {"in": state.inside, "out": state.outside, "lower": state.lower, "upper": state.upper}
         head = json.dumps(
-            {"version": VERSION, "digest": self._digest} | {name: list(map(str, x)) for name, x in numbers.items()}
+            {"version": VERSION, "digest": self._digest}
+            | {name: list(map(str, x)) for name, x in numbers.items()}
+            | {"groups": [[g.boxes, list(map(str, g.inside)), list(map(str, g.outside))] for g in state.groups]}
         )
         self.open_boxes = len(state.open)
         partial = self.path.with_suffix(".partial")
@@ -171,8 +184,11 @@ class Checkpoint:
                 if head["version"] != VERSION or head["digest"] != self._digest:
                     raise self.bad("it belongs to another case or version")
                 low, high = (np.asarray(arrays[name], order="C") for name in ("low", "high"))
-                numbers = ([int(x) for x in head[name]] for name in ("in", "out", "lower", "upper"))
-                state = State(low, high, arrays["open"], arrays["labels"], *numbers)
+                inside, outside, lower, upper = (
+                    [int(x) for x in head[name]] for name in ("in", "out", "lower", "upper")
+                )
+                groups = [Group(int(n), tuple(map(int, a)), tuple(map(int, b))) for n, a, b in head["groups"]]
+                state = State(low, high, arrays["open"], arrays["labels"], inside, outside, lower, upper, groups)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise self.bad(f"it cannot be read ({error})") from error
         kinds = [(x.dtype, x.ndim) for x in (low, high, state.open, state.labels)]
@@ -205,10 +221,40 @@ class Checkpoint:
                         left[q] -= volume
         if any(left):
             raise self.bad("its boxes and totals do not add up to the region")
-        for inside, outside, lower, upper in zip(*settled, *ends, strict=True):
-            if not 0 <= inside <= lower <= upper <= plan.size - outside:
+        counts = [x for g in state.groups for x in (*g.inside, *g.outside)] + state.inside + state.outside
+        if min(counts, default=0) < 0 or any(len(x) != queries for g in state.groups for x in (g.inside, g.outside)):
+            raise self.bad("its bounds do not add up")
+        if any(g.boxes < 1 for g in state.groups) or sum(g.boxes for g in state.groups) != len(state.open):
+            raise self.bad("its boxes are other than its groups")
+        for q, (inside, outside, lower, upper) in enumerate(zip(*settled, *ends, strict=True)):
+            least = inside + sum(g.inside[q] for g in state.groups)
+            most = plan.size - outside - sum(g.outside[q] for g in state.groups)
+            if not least <= lower <= upper <= most:
                 raise self.bad("its bounds do not add up")
 
     def bad(self, why: str) -> InputError:
         """The error that says why the file is of no use."""
         return InputError(f"{self.path}: {why}", "delete the file to start the case again")
+
+
+def without(groups: list[Group], boxes: int) -> list[Group]:
+    """The groups less so many boxes in front; what a group has proven goes with the first of its boxes."""
+    for place, group in enumerate(groups):
+        if boxes < group.boxes:
+            if not boxes:
+                return groups[place:]
+            nothing = (0,) * len(group.inside)
+            return [Group(group.boxes - boxes, nothing, nothing), *groups[place + 1 :]]
+        boxes -= group.boxes
+    return []
+
+
+def heaviest_first(boxes: tuple[Any, ...], groups: list[Group]) -> tuple[tuple[Any, ...], list[Group]]:
+    """Boxes and groups ordered by the points left open in a box of the group, about."""
+    ends = np.cumsum([group.boxes for group in groups])
+    starts = ends - [group.boxes for group in groups]
+    volumes = np.add.reduceat(np.prod((boxes[1] - boxes[0]).astype(np.float64), axis=1), starts)
+    proven = [float(min(map(sum, zip(g.inside, g.outside, strict=True)), default=0)) for g in groups]
+    order = np.argsort((proven - volumes) / (ends - starts), kind="stable")
+    rows = np.concatenate([np.arange(starts[k], ends[k]) for k in order])
+    return tuple(x[rows] for x in boxes), [groups[k] for k in order]

@@ -25,7 +25,7 @@ from random_networks import (
 
 from quantify.engines import branch_record
 from quantify.engines.branch import ENGINE, BranchEngine
-from quantify.engines.branch_checkpoint import Checkpoints
+from quantify.engines.branch_checkpoint import Checkpoints, Group, without
 from quantify.engines.branch_plan import Tuning
 from quantify.engines.branch_record import boxes_where, leaves
 from quantify.engines.descent import native_module
@@ -322,7 +322,7 @@ def test_resumed_work_counts_everything_once(tmp_path):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_resumed_bounds_never_widen_and_every_run_goes_on(tmp_path, jobs):
-    # Credits of open boxes are in the file as ends alone; a limit spent long ago leaves two rounds of boxes a run.
+    # Boxes taken up lose what parts of them had proven; a limit spent long ago leaves two rounds of boxes a run.
     problem = relu_problem(7, [6, 6], (16, 16, 16), labels=3)
     truth = grid_count(problem.network, problem.sizes)
     tuning = Tuning(leaf_points=64, credit_points=8, local_points=0, reduced_work=0, closed_form=False)
@@ -361,6 +361,53 @@ def test_work_taken_up_bit_by_bit_is_written_whole(tmp_path):
         assert ends(engine, problem) == exactly(grid_count(problem.network, problem.sizes))
 
 
+def test_what_waiting_boxes_had_proven_counts_until_they_are_taken_up(tmp_path):
+    problem = relu_problem(7, [9, 9], (24, 24, 24, 24))
+    spent = Limits(deadline=-math.inf)
+    truth = list(grid_count(problem.network, problem.sizes).values())
+    tuning = Tuning(leaf_points=2, credit_points=2, local_points=0, reduced_work=0, closed_form=False)
+    with Checkpoints(tmp_path) as kept:
+        engine = BranchEngine(checkpoint=kept, tuning=tuning)
+        ends(engine, problem, spent)
+        for _ in range(60):
+            path = next(tmp_path.glob("*.npz"))
+            with np.load(path) as saved:
+                arrays = dict(saved)
+            head = json.loads(str(arrays["head"]))
+            # With the ends that the parts alone prove, the last run's best are forgotten.
+            total, rest = (
+                [[int(head[name][q]) + sum(int(g[k][q]) for g in head["groups"][skip:]) for q in range(4)]
+                 for name, k in (("in", 1), ("out", 2))]
+                for skip in (0, 1)
+            )  # fmt: skip
+            assert all(a <= t <= 24**4 - b for a, b, t in zip(*total, truth, strict=True))
+            weak = {"lower": head["in"], "upper": [str(24**4 - int(x)) for x in head["out"]]}
+            none = [[n, ["0"] * 4, ["0"] * 4] for n, _, _ in head["groups"]]
+            ends_of = {"lower": list(map(str, total[0])), "upper": [str(24**4 - x) for x in total[1]]}
+            np.savez(path, **(arrays | {"head": np.array(json.dumps(head | weak | {"groups": none}))}))
+            plain = ends(engine, problem, spent)
+            np.savez(path, **(arrays | {"head": np.array(json.dumps(head | ends_of))}))
+            found = ends(engine, problem, spent)
+            for (low, high), (least, most), inside, outside in zip(found.values(), plain.values(), *rest, strict=True):
+                assert low >= max(inside, least)
+                assert high <= min(24**4 - outside, most)
+        assert sum(total[0]) > sum(map(int, head["in"]))
+        assert len(head["groups"]) > 3
+        assert list(ends(engine, problem).values()) == [(t, t) for t in truth]
+
+
+@pytest.mark.parametrize(("taken", "boxes", "inside"), [
+    (0, [2, 3, 1], [5, 7, 1]), (1, [1, 3, 1], [0, 7, 1]), (2, [3, 1], [7, 1]), (3, [2, 1], [0, 1]), (4, [1, 1], [0, 1]),
+    (5, [1], [1]), (6, [], []),
+])  # fmt: skip
+def test_a_group_loses_its_proof_with_the_first_of_its_boxes(taken, boxes, inside):
+    # The box that is taken up may be the one that all of it lies in, and proves it again.
+    left = without([Group(2, (5,), (4,)), Group(3, (7,), (6,)), Group(1, (1,), (0,))], taken)
+    assert [group.boxes for group in left] == boxes
+    assert [group.inside[0] for group in left] == inside
+    assert [group.outside[0] for group in left] == [max(0, x - 1) for x in inside]
+
+
 def test_ends_that_do_not_add_up_are_refused(tmp_path):
     problem = relu_problem(7, [9, 9], (24, 24, 24, 24))
     case, size = problem.cases[0], 24**4
@@ -391,6 +438,19 @@ def test_ends_that_do_not_add_up_are_refused(tmp_path):
         ):
             tamper(name, value)
             with pytest.raises(InputError, match="bounds do not add up"):
+                engine.count(problem, case, spent, Progress())
+        groups = head["groups"]
+        more = [[n, [*a], [*b]] for n, a, b in groups]
+        more[-1][1][first] = str(int(more[-1][1][first]) + size)
+        fewer = [[n, ["-1", *a[1:]], b] for n, a, b in groups]
+        for changed, said in (
+            (more, "bounds do"),
+            (fewer, "bounds do"),
+            (groups[1:], "groups"),
+            (groups * 2, "groups"),
+        ):
+            np.savez(path, **(arrays | {"head": np.array(json.dumps(head | {"groups": changed}))}))
+            with pytest.raises(InputError, match=said):
                 engine.count(problem, case, spent, Progress())
         for name, value in (("lower", truth + 1), ("upper", truth - 1)):  # seen when the count says otherwise
             tamper(name, value)
