@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import signal
 
 import pytest
+
+# A shell's background jobs ignore Ctrl-C and so would the programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
