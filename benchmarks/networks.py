@@ -329,7 +329,11 @@ def _inputs(sizes: Sequence[int], start: int, stop: int) -> NDArray[np.int64]:
     numbers = np.arange(start, stop, dtype=np.int64)
     if set(sizes) == {2}:
         return numbers[:, np.newaxis] >> np.arange(len(sizes) - 1, -1, -1) & 1
-    return np.stack(np.unravel_index(numbers, tuple(sizes)), axis=-1)
+    columns = []
+    for size in reversed(sizes):  # not unravel_index: it refuses shapes of more than 2^63 inputs
+        numbers, column = np.divmod(numbers, size)
+        columns.append(column)
+    return np.stack(columns[::-1], axis=-1)
 
 
 def in_numpy(grid: GridProblem, limit: float, truth: Truth | None = None) -> dict[str, Any]:
