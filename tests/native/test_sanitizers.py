@@ -22,6 +22,7 @@ DRIVEN = [
     ("tests/unit/test_evaluate.py", "definition or width or counts"),
     ("tests/unit/test_enumerate.py", "every_way or odd_widths or split or beyond or witnesses or deadline"),
     ("tests/unit/test_sample.py", "words or region or ball or weights or arithmetic or threads"),
+    ("tests/unit/test_packing.py", "brute_force or hand or equal"),
 ]
 """Test file and which of its tests (pytest's -k; "" for all): Python is slow under these tools."""
 BUILD = """
