@@ -1,4 +1,4 @@
-/* Families of sets of rows: intersections and unions enumerated, equal ones found, subsets that are nearly the whole. */
+/* Families of sets of rows: intersections enumerated, equal ones found, subsets that are nearly the whole. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,27 +291,5 @@ int32_t bits_inconsistency(const bits_space *space, const bits_index *index, con
     int good = room && rows;
     free(room);
     free(rows);
-    return good ? 0 : -1;
-}
-
-/* --- unions ------------------------------------------------------------------------------------------------------ */
-/* The unions of set number `with` with the later ones of a family, described in another family, members being the two
- * numbers. */
-int32_t bits_unite(const bits_space *space, const bits_family *from, int64_t with, bits_family *family, int64_t least)
-{
-    uint64_t *room = scratch(space->words, 3);
-    if (!room) return -1;
-    uint64_t *other = room + space->words, *both = other + space->words;
-    intersect(space, from->members + with * from->depth, from->depth, room);
-    int good = 1;
-    for (int64_t one = with + 1; one < from->length && good; one++) {
-        intersect(space, from->members + one * from->depth, from->depth, other);
-        uint64_t size = space->kernel->join(both, room, other, space->words);
-        int32_t members[2] = {(int32_t)with, (int32_t)one};
-        /* A union that is one of its parts is nothing new. */
-        if ((int64_t)size >= least && size != from->size[with] && size != from->size[one])
-            good = append(space, family, both, size, members, 2);
-    }
-    free(room);
     return good ? 0 : -1;
 }

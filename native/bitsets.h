@@ -3,7 +3,6 @@
 
 typedef struct {
     uint64_t (*meet)(uint64_t *out, const uint64_t *a, const uint64_t *b, int64_t words);
-    uint64_t (*join)(uint64_t *out, const uint64_t *a, const uint64_t *b, int64_t words);
     uint64_t (*both)(const uint64_t *a, const uint64_t *b, int64_t words);
     uint64_t (*digest)(const uint64_t *a, const uint64_t *keys, int64_t words);
     int32_t (*inside)(const uint64_t *const *members, int32_t count, const uint64_t *whole, int64_t words);
@@ -43,7 +42,6 @@ const bits_kernel *bits_avx2(void);
 bits_family *bits_new(int32_t depth);
 void bits_free(bits_family *family);
 int32_t bits_enumerate(const bits_space *space, bits_family *family, int32_t first, int32_t sets, int64_t least);
-int32_t bits_unite(const bits_space *space, const bits_family *from, int64_t with, bits_family *family, int64_t least);
 int32_t bits_merge(const bits_space *space, const bits_family *family, const int64_t *order, int64_t *same);
 int32_t bits_inconsistency(const bits_space *space, const bits_index *index, const int64_t *places, int64_t count,
                            int64_t k, double *most, int64_t *attained);

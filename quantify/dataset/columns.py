@@ -1,4 +1,4 @@
-"""A CSV table in, its columns out as codes of their distinct cells: tables of millions of cells are read in a second."""
+"""A CSV table in, its columns out as codes of their distinct cells: tables of millions of cells take a second."""
 
 from __future__ import annotations
 
@@ -203,6 +203,7 @@ def _of_words(
         # Beyond the end of a cell there is another, or nothing: what is read there is not used.
         byte = every[np.minimum(starts + place, len(every) - 1)]
         words |= np.where(lengths > place, byte, 0).astype(np.uint64) << np.uint64(8 * place)
+    codes: NDArray[Any]
     if longest <= 1:
         found = np.flatnonzero(np.bincount(words.astype(np.int64), minlength=256))
         table = np.zeros(256, np.int32)
