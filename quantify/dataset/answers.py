@@ -91,11 +91,22 @@ def prepare(
     Raises:
         InputError: They do not fit together.
     """
+    return match(*read(model_path, property_path, trust_pickle=trust_pickle, seed=seed), suite, layout)
+
+
+def read(
+    model_path: Path, property_path: Path | None, *, trust_pickle: bool = False, seed: int = 0
+) -> tuple[Model, Problem | None]:
+    """The model, and what a property file says of it. Raises as `prepare` does."""
     model = readers.read_model(model_path, trust_pickle=trust_pickle)
-    problem = None
-    if property_path is not None:
-        problem = properties.bind(properties.load(property_path), model, seed=seed)
-        model = problem.model
+    if property_path is None:
+        return model, None
+    problem = properties.bind(properties.load(property_path), model, seed=seed)
+    return problem.model, problem
+
+
+def match(model: Model, problem: Problem | None, suite: Suite, layout: images.Layout = "hwc") -> Asked:
+    """The model's columns matched with the suite's features. Raises as `prepare` does."""
     return Asked(model, suite, _columns(model, problem, suite), layout, problem)
 
 

@@ -157,6 +157,7 @@ def look(
         unanswered=assigned.unanswered,
         unjudged=assigned.unjudged,
         strange=assigned.strange,
+        rounding=_rounding(assigned),
         complete=complete and done,
         seconds=time.monotonic() - began,
     )
@@ -321,6 +322,13 @@ def _whole(assigned: Assignment, plan: Plan, value: Floats, of_whole: tuple[floa
 
 def _some(one: Floats) -> float | None:
     return None if np.isnan(one[0]) else float(one[0])
+
+
+def _rounding(assigned: Assignment) -> float:
+    """A sum of n floats errs by less than n times half a unit in the last place of the sum of their sizes."""
+    if assigned.values is None:
+        return 0.0
+    return float(8 * len(assigned.values) * np.abs(assigned.values).max() * np.finfo(np.float64).eps)
 
 
 def _point(space: Space, sets: Sets, whole: Whole, plan: Plan) -> Point:

@@ -24,16 +24,18 @@ def proportion(
     draws: Draws | Iterable[Draws],
     *,
     confidence: Fraction = CONFIDENCE,
-    form: Literal["share", "f1"] = "share",
+    form: Literal["share", "f1", "least"] = "share",
+    looks: int = 1,
     **more: Any,
 ) -> Reading:
-    """A sampled reading from draws: the sum of the shares times their weights, which sum to 1.
+    """A sampled reading from draws: the sum of the shares times their weights, which sum to 1, or the least share.
 
     Args:
+        looks: `least`: how many rates were looked at.
         more: Further fields of the reading (`group`, `support`, `reason`, `need`, `problem`).
     """
     parts = (draws,) if isinstance(draws, Draws) else tuple(draws)
-    lower, upper = interval_of(parts, form, 1 - confidence)
+    lower, upper = interval_of(parts, form, 1 - confidence, looks)
     return Reading(
         metric,
         about,
@@ -45,15 +47,20 @@ def proportion(
         risk=1 - confidence,
         draws=parts,
         form=form,
+        looks=looks,
         **more,
     )
 
 
-def interval_of(draws: tuple[Draws, ...], form: str, risk: Fraction) -> tuple[Fraction, Fraction]:
+def interval_of(draws: tuple[Draws, ...], form: str, risk: Fraction, looks: int = 1) -> tuple[Fraction, Fraction]:
     """Ends that miss the true rate with probability at most `risk`: Clopper-Pearson, the risk divided among the parts.
 
-    Draws without an answer are failures for the lower end and successes for the upper.
+    Draws without an answer are failures for the lower end and successes for the upper. The least of several rates lies
+    between the least of the lower and the least of the upper ends where all intervals hold at once (Bonferroni).
     """
+    if form == "least":
+        ends = [_ends(one, 1 - risk / looks) for one in draws]
+        return min(low for low, _ in ends), min(high for _, high in ends)
     lower = upper = Fraction(0)
     for one in draws:
         low, high = _ends(one, 1 - risk / len(draws))
@@ -70,7 +77,7 @@ def interval_at(reading: Reading, risk: Fraction) -> tuple[Fraction, Fraction] |
     A proof holds at any risk. Draws are evaluated anew; any other interval stands or falls with its own risk.
     """
     if reading.draws:
-        return interval_of(reading.draws, reading.form, risk)
+        return interval_of(reading.draws, reading.form, risk, reading.looks)
     return (reading.lower, reading.upper) if reading.risk <= risk else None
 
 
@@ -78,10 +85,11 @@ def draws_needed(reading: Reading, threshold: Fraction, risk: Fraction) -> int |
     """Draws (of each part, as many as the largest has now) at which the interval would clear the threshold.
 
     Supposes that the shares stay as observed, hits rounded against the decision. None when no number would do: the
-    observed rate is the threshold itself, or so close that it would take more than 10^18.
+    observed rate is the threshold itself, or so close that it would take more than 10^18, or the least of several.
     """
     estimate = _estimate(reading.draws, reading.form)
-    if estimate == threshold or not reading.draws or any(one.unknown for one in reading.draws):
+    is_share = reading.draws and reading.form != "least"
+    if estimate == threshold or not is_share or any(one.unknown for one in reading.draws):
         return None
     above = estimate > threshold
     now = max(1, *(one.samples for one in reading.draws))
@@ -117,11 +125,13 @@ def _ends(one: Draws, confidence: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _estimate(draws: tuple[Draws, ...], form: str) -> Fraction:
-    """The weighted shares, what is unknown half and half."""
-    shares = (
+    """The weighted shares, what is unknown half and half; or the least share."""
+    shares = [
         one.weight * (Fraction(2 * one.hits + one.unknown, 2 * one.samples) if one.samples else Fraction(1, 2))
         for one in draws
-    )
+    ]
+    if form == "least":
+        return min(shares)
     total = sum(shares, Fraction(0))
     return _f1(total) if form == "f1" else total
 

@@ -23,6 +23,9 @@ def to_decide(
         risk: Probability with which the interval may miss.
     """
     crossed = [threshold for threshold in thresholds if ends[0] <= threshold <= ends[1]]
+    if reading.form == "least":
+        text = "more rows, or fewer sets of them: a larger --min-size, a smaller --depth, fewer --attributes"
+        return (Need("cases", None, text),)
     if reading.draws:
         return (_draws(record, reading, crossed, risk),)
     if reading.guarantee is Guarantee.BOUNDS:

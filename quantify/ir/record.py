@@ -42,7 +42,7 @@ METRICS: dict[str, Metric] = {
     "correct": Metric(("suite", "recipe"), "share of a suite's cases that a run, or a recipe over seeds, gets right"),
     "flips_under_noise": Metric(("transform",), "share of a suite's cases whose answer a declared transform changes"),
     "worst_slice_accuracy": Metric(("table",), "accuracy on the slice where it is lowest"),
-    "incon_k": Metric(("table",), "inconsistency among the k nearest rows", is_share=False),
+    "incon_k": Metric(("table",), "largest change of a slice's value when at most k of its rows go", is_share=False),
     "predicted_loss": Metric(("table",), "loss predicted for the operating conditions", is_share=False),
     "adversarial_rate": Metric(("table",), "share of the instances for which a small change fooled the model"),
 }
@@ -87,8 +87,12 @@ class Reading:
     draws: tuple[Draws, ...] = ()
     """Where the rate is a proportion of draws (or a weighted sum of such): from these the gate makes an interval of
     its own confidence. Empty: the interval stands as it is, with its risk."""
-    form: Literal["share", "f1"] = "share"
-    """What the draws are hits of: the rate itself, or for f1 the share J = TP/(TP+FP+FN), f1 being 2J/(1+J)."""
+    form: Literal["share", "f1", "least"] = "share"
+    """What the draws are hits of: the rate itself, or for f1 the share J = TP/(TP+FP+FN), f1 being 2J/(1+J), or for
+    `least` each of a rate of its own, of which the reading is the least."""
+    looks: int = 1
+    """`least`: the number of rates that were looked at, of which only those that can be an end have draws here; each
+    gets the risk divided by this number."""
     epsilon: Fraction | None = None
     """pac: relative tolerance of each count."""
     delta: Fraction | None = None
@@ -122,6 +126,10 @@ class Reading:
         _check(may_be_sure or self.risk > 0, f"{self.guarantee} with a risk of {self.risk}")
         _check(not (self.draws and is_proof), f"{self.guarantee} by draws")
         _check(self.guarantee is not Guarantee.EXACT or self.lower == self.upper, "exact, but lower < upper")
+        _check(self.form == "least" or self.looks == 1, f"{self.looks} looks at a {self.form}")
+        _check(
+            self.form != "least" or self.looks >= len(self.draws) > 0, f"{self.looks} looks, {len(self.draws)} draws"
+        )
         _check(self.support is None or self.support >= 0, f"a support of {self.support}")
 
 
