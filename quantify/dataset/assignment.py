@@ -21,6 +21,8 @@ Metric = Literal["accuracy", "loss", "precision", "recall", "f1", "rate"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 Rows = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+LOSS_HINT = "a loss is a number in every row, or missing"
+RATE_HINT = "a rate is of a column with 0 and 1; the mean of numbers is --metric loss"
 TRUE, FALSE = frozenset(("1", "true", "yes")), frozenset(("0", "false", "no"))
 
 
@@ -109,31 +111,26 @@ def of_column(table: Columns, column: Column, metric: Metric) -> Assignment:
     if not column.cells:
         raise InputError(f"{table.path}: no row has a value in {column.name!r}", "name another column")
     if metric == "loss":
-        numbers = [_number(table, column, cell) for cell in column.cells]
-        values = np.array([*numbers, 0.0])[column.codes]
-        return Assignment(metric, column.name, None, there, there, values, 0, unjudged)
-    truths = [_truth(table, column, cell) for cell in column.cells]
-    hits = np.array([*truths, False])[column.codes]
+        _refuse(table, column, [isinstance(cell, str) for cell in column.cells], "is no number", LOSS_HINT)
+        values = np.array([*map(_number, column.cells), 0.0])
+        _refuse(table, column, np.isinf(values[:-1]).tolist(), "is too large for a float64", "check the value")
+        return Assignment(metric, column.name, None, there, there, values[column.codes], 0, unjudged)
+    texts = [text.lower() for text in column.texts()]
+    _refuse(table, column, [text not in TRUE | FALSE for text in texts], "is neither 0 nor 1", RATE_HINT)
+    hits = np.array([*(text in TRUE for text in texts), False])[column.codes]
     return Assignment(metric, column.name, None, there, hits, None, 0, unjudged)
 
 
-def _number(table: Columns, column: Column, cell: Number | str) -> float:
-    if isinstance(cell, str):
-        raise _bad(table, column, cell, "is no number", "a loss is a number in every row, or missing")
+def _number(cell: Number | str) -> float:
     try:
         return float(cell)
     except OverflowError:
-        raise _bad(table, column, cell, "is too large for a float64", "check the value") from None
+        return float("inf")
 
 
-def _truth(table: Columns, column: Column, cell: Number | str) -> bool:
-    text = written(cell).lower()
-    if text not in TRUE | FALSE:
-        hint = "a rate is of a column with 0 and 1; the mean of numbers is --metric loss"
-        raise _bad(table, column, cell, "is neither 0 nor 1", hint)
-    return text in TRUE
-
-
-def _bad(table: Columns, column: Column, cell: Number | str, what: str, hint: str) -> InputError:
-    row = int(np.flatnonzero(column.codes == column.cells.index(cell))[0])
-    return InputError(f"{table.path}: {column.name!r} of row {row} {what}: {written(cell)!r}", hint)
+def _refuse(table: Columns, column: Column, bad: list[bool], what: str, hint: str) -> None:
+    """Name the first row with one of the cells that are bad."""
+    if any(bad):
+        row = int(np.flatnonzero(np.array([*bad, False])[column.codes])[0])
+        cell = written(column.cells[column.codes[row]])
+        raise InputError(f"{table.path}: {column.name!r} of row {row} {what}: {cell!r}", hint)

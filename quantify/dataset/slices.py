@@ -18,7 +18,7 @@ from quantify.dataset import assignment, bounds, families, informative, subbasis
 from quantify.dataset.assignment import Assignment, Metric
 from quantify.dataset.columns import Columns
 from quantify.dataset.families import Family, Space
-from quantify.errors import InputError
+from quantify.errors import InputError, UndecidedError
 from quantify.ir.record import DataRef, ModelRef, PropertyRef
 from quantify.ir.slices import JOIN, WHOLE, Ints, Names, Point, Sets, Slices, Whole
 from quantify.resources import Limits, Progress
@@ -93,6 +93,7 @@ def look(
 
     Raises:
         InputError: A column that is not there or says what it cannot; no set has so many rows; too many unions.
+        UndecidedError: A limit was reached before there was any set, or memory ran out.
     """
     began = time.monotonic()
     _check(table, plan)
@@ -214,6 +215,8 @@ def _open_sets(
     every, complete = families.intersections(space, plan.depth, plan.least, limits, progress)
     progress.update("comparing equal sets")
     distinct, others, equal_to = families.merged(space, every)
+    if not len(distinct) and not complete:
+        raise UndecidedError("stopped before any set was looked at", "give more time: --timeout")
     if not len(distinct):
         sizes = max(int(one.rows.sum()) for one in found.sets)
         raise InputError(
