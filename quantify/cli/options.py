@@ -35,6 +35,18 @@ class FractionType(click.ParamType[Fraction]):
         return number
 
 
+class NamesType(click.ParamType[tuple[str, ...]]):
+    """Names separated by commas."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in value.split(","))
+        if not all(names):
+            self.fail(f"{value!r} has an empty name", param, ctx)
+        return names
+
+
 UNIT = FractionType(0, 1)
 POSITIVE = FractionType(0, None)
 

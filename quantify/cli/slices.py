@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quantify.cli import output
-from quantify.cli.options import FILE, UNIT, limit_options, limits_from, output_options
+from quantify.cli.options import FILE, UNIT, NamesType, limit_options, limits_from, output_options
 from quantify.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from quantify.dataset.slices import Predicted
 
 METRICS = ("accuracy", "loss", "precision", "recall", "f1", "rate")
-
-
-class NamesType(click.ParamType[tuple[str, ...]]):
-    """Names separated by commas."""
-
-    name = "names"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = tuple(name.strip() for name in value.split(","))
-        if not all(names):
-            self.fail(f"{value!r} has an empty name", param, ctx)
-        return names
 
 
 class RangeType(click.ParamType[tuple[float, float]]):
