@@ -24,6 +24,7 @@ COMMANDS = {
     "leakage": "Look for the cases of a suite among training rows.",
     "seeds": "Judge a training recipe by several of its checkpoints.",
     "slices": "Say on which parts of a table a model does worst.",
+    "transfer": "Predict the loss in another operating domain.",
     "noise": "Count the answers that declared changes of the cases flip.",
     "gate": "Decide by a policy, from the evidence on record.",
     "evidence": "List, show, export and verify what was recorded.",

@@ -16,6 +16,8 @@ from quantify.properties.yaml import listed, suggest
 
 CASES = "cases"
 """Role of the file that a suite is."""
+OPERATING = "operating"
+"""Role of the file that a loss is predicted for."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def select(rule: Rule, policy: Policy, stored: Sequence[Stored], files: Files) -
     of_model = _without_failed_runs(of_model)
     checked = _of_suite(rule, policy, [_property_and_data(one, files) for one in of_model], files)
     checked = _one_property(rule, checked)
+    _refuse_several_domains(rule, checked, files)
     return tuple(_by_group(rule, _latest(checked, files)))
 
 
@@ -191,6 +194,21 @@ def _one_property(rule: Rule, found: list[_Candidate]) -> list[_Candidate]:
             "name its file: property: FILE.yaml",
         )
     return found
+
+
+def _refuse_several_domains(rule: Rule, found: Sequence[_Candidate], files: Files) -> None:
+    """A rule without a group is about the whole: which one, where losses were predicted for several domains?"""
+    domains = {
+        files.same(data.path): data.path
+        for one in found
+        if one.reason is None and rule.groups is None
+        for data in one.stored.record.data
+        if data.role == OPERATING
+    }
+    if len(domains) > 1:
+        every = listed(Path(path).name for path in domains.values())
+        message = f"there is evidence of {rule.metric} for several operating domains: {every}"
+        raise rule.fail(message, "name one with group: FILE, or write groups: all")
 
 
 def _of_suite(rule: Rule, policy: Policy, found: list[_Candidate], files: Files) -> list[_Candidate]:
