@@ -1,4 +1,5 @@
 /* Scores of recurrent networks: blocks of instances go through all layers, time step by time step. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "recurrent_kernel.inc"
@@ -98,4 +99,22 @@ int32_t recurrent_scores(const recurrent_shape *shape, const float *inputs, int6
     free(memory);
     free(buffers);
     return 0;
+}
+
+/* Softmax of each row of scores (rows × outputs), in double; or, of one output, 1 − σ and σ. NaNs stay. */
+void recurrent_probabilities(const float *scores, int64_t rows, int32_t outputs, int32_t sigmoid, double *found)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        if (sigmoid) {
+            double score = scores[i], power = exp(-fabs(score)), less = power / (1 + power), more = 1 / (1 + power);
+            found[2 * i] = score < 0 ? more : less;
+            found[2 * i + 1] = score < 0 ? less : more;
+            continue;
+        }
+        const float *row = scores + i * outputs;
+        double largest = row[0], total = 0;
+        for (int32_t o = 1; o < outputs; o++) largest = row[o] > largest ? row[o] : largest;
+        for (int32_t o = 0; o < outputs; o++) total += found[i * outputs + o] = exp(row[o] - largest);
+        for (int32_t o = 0; o < outputs; o++) found[i * outputs + o] /= total;
+    }
 }

@@ -22,3 +22,4 @@ typedef struct {
 int32_t recurrent_has(int32_t isa);
 int32_t recurrent_scores(const recurrent_shape *shape, const float *inputs, int64_t rows, int64_t steps, int32_t isa,
                          float *scores);
+void recurrent_probabilities(const float *scores, int64_t rows, int32_t outputs, int32_t sigmoid, double *found);

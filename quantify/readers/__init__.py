@@ -67,7 +67,7 @@ def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
         InputError: No such file, not readable, empty, of an unknown kind, or not a model that can be counted.
         UnsafeFileError: See `Reader.read`.
     """
-    data = _read_bytes(path)
+    data = read_bytes(path)
     readers = discover()
     claimed = [reader for reader in readers if path.name.lower().endswith(reader.suffixes)]
     sniffed = [reader for reader in (*claimed, *readers) if reader.sniff(data)]
@@ -100,7 +100,12 @@ def _completed(model: Model) -> Model:
     )
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """What is in a model file.
+
+    Raises:
+        InputError: No such file, not readable, or empty.
+    """
     try:
         if not path.exists():
             raise InputError(f"{path}: no such file", "give the path of a saved model")

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from quantify.readers.float_network import at_least, predictor
 from quantify.readers.hdf5_file import MAGIC, Hdf5File
 from quantify.readers.installed import TENSORFLOW, versions
 from quantify.readers.keras_config import CHAIN, SAVE_AGAIN, Architecture, LayerConfig, architecture, parse_json
-from quantify.readers.keras_layers import Builder, Wanted, Weights
+from quantify.readers.keras_layers import RECURRENT, Builder, Wanted, Weights, unsupported
 from quantify.readers.unpickle import printable
 
 CONFIG = b"config.json"
@@ -47,7 +47,9 @@ class KerasReader:
     def read(self, path: Path, data: bytes, sha256: str, *, trust_pickle: bool) -> Model:
         """See `readers.Reader.read`."""
         try:
-            network, version = _archive(data) if data.startswith(ZIP) else _hdf5(data)
+            chain, weights, version = opened(data)
+            network = assemble(chain, weights)
+            weights.finish()
         except InputError as error:
             raise type(error)(f"{path}: {error.message}", error.hint) from None
         outputs = 2 if network.head == "sigmoid" else network.outputs
@@ -71,8 +73,17 @@ READER = KerasReader()
 
 
 # --- the two kinds of file ---------------------------------------------------------------------------------------
-def _archive(data: bytes) -> tuple[Network, str]:
-    """The network of a `.keras` archive and the version of Keras that saved it."""
+def opened(data: bytes) -> tuple[Architecture, StoredWeights, str]:
+    """The layers in a file, their weights, and the version of Keras that saved it.
+
+    Raises:
+        InputError: Not a file of Keras, damaged, or not a chain of layers.
+        UnsafeFileError: It holds code.
+    """
+    return _archive(data) if data.startswith(ZIP) else _hdf5(data)
+
+
+def _archive(data: bytes) -> tuple[Architecture, StoredWeights, str]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             config = _member(archive, "config.json", MAX_CONFIG)
@@ -84,11 +95,7 @@ def _archive(data: bytes) -> tuple[Network, str]:
         raise InputError(f"is a damaged Keras archive ({printable(str(error))})", SAVE_AGAIN) from None
     told = parse_json(metadata, "metadata")
     version = printable(str(told.get("keras_version", "?"))) if isinstance(told, dict) else "?"
-    chain = architecture(parse_json(config, "configuration"))
-    stored = ArchiveWeights(Hdf5File(weights))
-    network = assemble(chain, stored)
-    stored.finish()
-    return network, version
+    return architecture(parse_json(config, "configuration")), ArchiveWeights(Hdf5File(weights)), version
 
 
 def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
@@ -104,8 +111,7 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     return found
 
 
-def _hdf5(data: bytes) -> tuple[Network, str]:
-    """The network of an `.h5` file and the version of Keras that saved it."""
+def _hdf5(data: bytes) -> tuple[Architecture, StoredWeights, str]:
     if not data.startswith(MAGIC):
         raise InputError("is neither a Keras archive nor an HDF5 file", SAVE_AGAIN)
     file = Hdf5File(data)
@@ -121,10 +127,15 @@ def _hdf5(data: bytes) -> tuple[Network, str]:
         raise InputError(
             "was saved by Keras 1, whose weights are laid out differently", SAVE_AGAIN + " in Keras 2 or 3"
         )
-    stored = OrderedWeights(file, top)
-    network = assemble(chain, stored)
-    stored.finish()
-    return network, printable(version)
+    return chain, OrderedWeights(file, top), printable(version)
+
+
+class StoredWeights(Weights, Protocol):
+    """All weights of a file."""
+
+    def finish(self) -> None:
+        """Refuse weights that no layer took."""
+        ...
 
 
 class OrderedWeights:
@@ -169,7 +180,8 @@ class ArchiveWeights:
             raise InputError(
                 "has its weights in the layout of an older Keras", "load and " + SAVE_AGAIN + " in Keras 3"
             )
-        self._left = {group for group in groups if file.members(("layers", group, "vars"))}
+        places = [(group, (*inner, "vars")) for group in groups for inner in ((), ("cell",))]
+        self._left = {group for group, inside in places if file.members(("layers", group, *inside))}
         self._used: dict[str, int] = {}
 
     def visit(self, layer: LayerConfig) -> None:
@@ -181,11 +193,12 @@ class ArchiveWeights:
 
     def take(self, layer: LayerConfig, shapes: Sequence[Wanted]) -> list[NDArray[np.generic]]:
         """See `keras_layers.Weights`."""
-        where = ("layers", self._group, "vars")
+        inner = ("cell",) if layer.kind in RECURRENT else ()
+        where = ("layers", self._group, *inner, "vars")
         found = self._file.members(where) or []
         if found != sorted(str(index) for index in range(len(shapes))):
             raise InputError(f"has {len(found)} weights in the file, not {len(shapes)}", SAVE_AGAIN)
-        owner = self._file.text(where, "name")
+        owner = self._file.text(("layers", self._group, "vars"), "name")
         if owner not in (None, layer.name):
             raise InputError(f"has the weights of a layer called {printable(str(owner))}", SAVE_AGAIN)
         self._left.discard(self._group)
@@ -211,7 +224,10 @@ def assemble(chain: Architecture, weights: Weights) -> Network:
     Raises:
         InputError: A layer that is not supported, or weights that do not fit it.
     """
-    dtype = _dtype(chain)
+    for layer in chain.layers:
+        if layer.kind in RECURRENT:  # before its input's length, which is often left open, is missed
+            raise unsupported(layer)
+    dtype = cast(Literal["float32", "float64"], chain.dtype("float32", "float64"))
     shape = chain.input_shape
     builder = Builder(shape, dtype, weights, None if shape is None else math.prod(shape))
     for layer in chain.layers:
@@ -232,15 +248,6 @@ def assemble(chain: Architecture, weights: Weights) -> Network:
     )
 
 
-def _dtype(chain: Architecture) -> Literal["float32", "float64"]:
-    if chain.dtypes == {"float32"}:
-        return "float32"
-    if chain.dtypes == {"float64"}:
-        return "float64"
-    shown = ", ".join(printable(name) for name in sorted(chain.dtypes))
-    raise InputError(f"computes in {shown}", "quantify reads models that compute in float32 or float64 throughout")
-
-
 # --- the library itself ------------------------------------------------------------------------------------------
 def library_predict(path: Path, network: Network, decision: Decision = "argmax") -> Predict:
     """Keras's own prediction with the model in `path`, for cross-checks; `network` is what was read from it.
@@ -249,7 +256,7 @@ def library_predict(path: Path, network: Network, decision: Decision = "argmax")
         MissingToolError: TensorFlow is not installed; the hint is the command that installs it.
         InputError: Keras cannot load the file.
     """
-    model, version = _loaded(path)
+    model, version = loaded(path)
     shape = tuple(model.input_shape[1:])
 
     def predict(inputs: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -264,7 +271,13 @@ def library_predict(path: Path, network: Network, decision: Decision = "argmax")
     return predict
 
 
-def _loaded(path: Path) -> tuple[Any, str]:
+def loaded(path: Path) -> tuple[Any, str]:
+    """The model in a file as Keras loads it, and Keras's version.
+
+    Raises:
+        MissingToolError: TensorFlow is not installed; the hint is the command that installs it.
+        InputError: Keras cannot load the file.
+    """
     # TensorFlow's start-up messages would mix with ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:

@@ -35,10 +35,38 @@ class Architecture:
     """Layers in order, the InputLayer left out."""
 
     layers: tuple[LayerConfig, ...]
-    input_shape: tuple[int, ...] | None
-    """Without the batch; None when only the first layer's weights tell."""
+    input_sizes: tuple[int | None, ...] | None
+    """Input shape without the batch, None for sizes left open; None when only the first layer's weights tell."""
     dtypes: frozenset[str]
     """Names of the types that inputs and layers compute in."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """`input_sizes`, all of them known.
+
+        Raises:
+            InputError: A size is left open.
+        """
+        found = self.input_sizes
+        if found is None:
+            return None
+        if None in found:
+            shown = ", ".join("?" if size is None else str(size) for size in found)
+            raise InputError(f"its input has no fixed shape: ({shown})", "build the model for one input shape")
+        return tuple(size for size in found if size is not None)
+
+    def dtype(self, *wanted: str) -> str:
+        """The type that the whole network computes in.
+
+        Raises:
+            InputError: None of these, or several.
+        """
+        for name in wanted:
+            if self.dtypes == {name}:
+                return name
+        shown = ", ".join(printable(name) for name in sorted(self.dtypes))
+        known = " or ".join(wanted)
+        raise InputError(f"computes in {shown}", f"quantify reads models that compute in {known} throughout")
 
 
 def parse_json(text: str | bytes, what: str) -> Any:
@@ -193,16 +221,18 @@ def _sources(entry: dict[str, Any]) -> list[str]:
 
 
 # --- shapes and types --------------------------------------------------------------------------------------------
-def _shape(found: Any) -> tuple[int, ...]:
-    """Input shape without the batch.
+def _shape(found: Any) -> tuple[int | None, ...]:
+    """Input shape without the batch, None for sizes that are left open.
 
     Raises:
-        InputError: Several inputs, or a size that is left open.
+        InputError: Several inputs, or sizes that are none.
     """
     if not isinstance(found, list) or not found or any(isinstance(size, list | dict) for size in found):
         raise InputError("has several inputs, or an input shape that makes no sense", CHAIN)
     sizes = found[1:]
-    if not sizes or any(not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes):
+    if not sizes or any(
+        size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1) for size in sizes
+    ):
         shown = printable(", ".join("?" if size is None else str(size) for size in sizes))
         raise InputError(f"its input has no fixed shape: ({shown})", "build the model for one input shape")
     return tuple(sizes)

@@ -17,6 +17,8 @@ from quantify.readers.keras_config import LayerConfig
 from quantify.readers.unpickle import printable
 from quantify.readers.windows import Axis, check_size, convolution, depthwise, members, sums
 
+RECURRENT = ("GRU", "LSTM")
+"""Layers that `keras_recurrent` reads; in a `.keras` archive their weights are those of a cell inside them."""
 Array = NDArray[np.floating[Any]]
 Wanted = tuple[int | None, ...]
 MAX_WIDTH = 1 << 24
@@ -62,7 +64,7 @@ class Builder:
         """
         convert = CONVERTERS.get(layer.kind)
         if convert is None:
-            raise InputError(f"{layer} is not supported", "quantify reads " + ", ".join(sorted(SUPPORTED)))
+            raise unsupported(layer)
         try:
             convert(self, layer)
         except InputError as error:
@@ -133,8 +135,16 @@ class Builder:
             return [array.astype(self.dtype) for array in found]
 
 
+def unsupported(layer: LayerConfig) -> InputError:
+    """What to say of a layer that no count can read."""
+    hint = "quantify reads " + ", ".join(sorted(SUPPORTED))
+    if layer.kind in RECURRENT:
+        hint = "recurrent networks cannot be counted; quantify evolve searches for inputs that they get wrong"
+    return InputError(f"{layer} is not supported", hint)
+
+
 # --- values from the configuration -------------------------------------------------------------------------------
-def _number(config: Mapping[str, Any], *names: str, default: float | None) -> float | None:
+def number(config: Mapping[str, Any], *names: str, default: float | None) -> float | None:
     """A finite number under the first of these names that is there."""
     for name in names:
         if name in config:
@@ -149,7 +159,7 @@ def _number(config: Mapping[str, Any], *names: str, default: float | None) -> fl
     return default
 
 
-def _sizes(config: Mapping[str, Any], name: str, rank: int, default: int | tuple[int, ...] | None) -> tuple[int, ...]:
+def sizes(config: Mapping[str, Any], name: str, rank: int, default: int | tuple[int, ...] | None) -> tuple[int, ...]:
     """A positive integer, or one an axis."""
     found = config.get(name)
     shown = printable(str(found))
@@ -180,8 +190,8 @@ def _axes(
 ) -> tuple[Axis, ...]:
     """The geometry of a convolution or pooling layer."""
     rank = len(spatial)
-    strides = _sizes(config, "strides", rank, default_stride)
-    dilations = _sizes(config, "dilation_rate", rank, 1)
+    strides = sizes(config, "strides", rank, default_stride)
+    dilations = sizes(config, "dilation_rate", rank, 1)
     padding = config.get("padding", "valid")
     found: list[Axis] = []
     for size, cells, stride, dilation in zip(spatial, window, strides, dilations, strict=True):
@@ -202,7 +212,7 @@ def _bias(config: Mapping[str, Any]) -> bool:
 
 
 def _dense(builder: Builder, layer: LayerConfig) -> None:
-    units = _sizes(layer.config, "units", 1, None)[0]
+    units = sizes(layer.config, "units", 1, None)[0]
     if layer.config.get("quantization_config") is not None or layer.config.get("lora_rank") is not None:
         raise InputError("is quantised or has LoRA weights", "save the float model")
     inputs = builder.shape[-1] if builder.shape is not None else None
@@ -226,9 +236,9 @@ def _convolution(rank: int) -> Callable[[Builder, LayerConfig], None]:
         config = layer.config
         _channels_last(config)
         *spatial, channels = builder.known(rank + 1)
-        filters = _sizes(config, "filters", 1, None)[0]
-        groups = _sizes(config, "groups", 1, 1)[0]
-        window = _sizes(config, "kernel_size", rank, None)
+        filters = sizes(config, "filters", 1, None)[0]
+        groups = sizes(config, "groups", 1, 1)[0]
+        window = sizes(config, "kernel_size", rank, None)
         if channels % groups or filters % groups:
             raise InputError(
                 f"has {groups} groups for {channels} channels and {filters} filters", "they must divide both"
@@ -251,8 +261,8 @@ def _depthwise(rank: int) -> Callable[[Builder, LayerConfig], None]:
         config = layer.config
         _channels_last(config)
         *spatial, channels = builder.known(rank + 1)
-        window = _sizes(config, "kernel_size", rank, None)
-        multiplier = _sizes(config, "depth_multiplier", 1, 1)[0]
+        window = sizes(config, "kernel_size", rank, None)
+        multiplier = sizes(config, "depth_multiplier", 1, 1)[0]
         axes = _axes(config, tuple(spatial), window, 1)
         outputs = channels * multiplier
         use_bias = _bias(config)
@@ -288,7 +298,7 @@ def _batch_normalization(builder: Builder, layer: LayerConfig) -> None:
     mean, variance = found[-2:]
     gamma = found[0] if scale else np.ones(size, builder.dtype)
     beta = found[int(scale)] if centre else np.zeros(size, builder.dtype)
-    epsilon = _number(config, "epsilon", default=1e-3)
+    epsilon = number(config, "epsilon", default=1e-3)
     with np.errstate(all="ignore"):
         spread = variance + kind(epsilon)
         # One rounded square root and one rounded reciprocal, as in TensorFlow's plain code; its vector code (eight
@@ -359,7 +369,7 @@ def _pool(rank: int, kind: Literal["max", "average"]) -> Callable[[Builder, Laye
     def convert(builder: Builder, layer: LayerConfig) -> None:
         _channels_last(layer.config)
         *spatial, channels = builder.known(rank + 1)
-        window = _sizes(layer.config, "pool_size", rank, 2)
+        window = sizes(layer.config, "pool_size", rank, 2)
         axes = _axes(layer.config, tuple(spatial), window, window)
         _pooled(builder, layer, members(axes, channels), kind, (*(axis.outputs for axis in axes), channels))
 
@@ -464,9 +474,9 @@ def _relu(builder: Builder, layer: LayerConfig, cap: float | None = None) -> Non
 
 
 def _relu_layer(builder: Builder, layer: LayerConfig) -> None:
-    cap = _number(layer.config, "max_value", default=None)
-    slope = _number(layer.config, "negative_slope", "alpha", default=0.0)
-    threshold = _number(layer.config, "threshold", "theta", default=0.0)
+    cap = number(layer.config, "max_value", default=None)
+    slope = number(layer.config, "negative_slope", "alpha", default=0.0)
+    threshold = number(layer.config, "threshold", "theta", default=0.0)
     assert slope is not None
     if threshold:
         raise InputError(f"has threshold {threshold}", "quantify reads ReLU with threshold 0")
@@ -488,7 +498,7 @@ def _leaky(builder: Builder, layer: LayerConfig, slope: float) -> None:
 
 
 def _leaky_layer(builder: Builder, layer: LayerConfig) -> None:
-    slope = _number(layer.config, "negative_slope", "alpha", default=0.3)
+    slope = number(layer.config, "negative_slope", "alpha", default=0.3)
     assert slope is not None
     _leaky(builder, layer, slope)
 
