@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,12 @@ class Way:
 
 WAYS = {
     "rejection-document": Way(rejection, 2000, 32, 0.001, 60),
-    "rejection-more": Way(rejection, 10_000, 64, 0.003, 25),
-    "search-more": Way(search, 6000, 64, 0.003, 30),
+    "rejection-more": Way(rejection, 8000, 64, 0.003, 30),
+    "search-document": Way(search, 2000, 32, 0.001, 60),
+    "search-more": Way(search, 8000, 64, 0.003, 30),
     "evolved-document": Way(evolved, 2000, 32, 0.001, 120),
     "evolved-more": Way(evolved, 8000, 64, 0.003, 60),
+    "evolved-many": Way(partial(evolved, runs=200), 8000, 64, 0.003, 60),
 }
 
 

@@ -63,7 +63,7 @@ class RecurrentNetwork:
     layers: tuple[RecurrentLayer, ...]
     """At least one; each hands on its state at every time step, the last one at the last only."""
     dense: tuple[DenseLayer, ...]
-    """May be none."""
+    """At least one."""
     head: Head
     """Softmax over the last layer's units, or sigmoid of its only unit: the probability of class 1."""
     head_given: bool
@@ -82,8 +82,7 @@ class RecurrentNetwork:
     @property
     def classes(self) -> int:
         """Number of probabilities, at least two."""
-        width = len(self.dense[-1].bias) if self.dense else self.layers[-1].units
-        return 2 if self.head == "sigmoid" else width
+        return 2 if self.head == "sigmoid" else len(self.dense[-1].bias)
 
     @property
     def kind(self) -> str:

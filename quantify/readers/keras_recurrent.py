@@ -118,17 +118,20 @@ class _Building:
             raise InputError(
                 "has no recurrent layer", "evolve reads GRU and LSTM networks; others are counted: quantify count"
             )
-        if self.shape is None or len(self.shape) != 1 or self.shape[0] is None:
+        if len(self.shape or ()) != 1:
             raise InputError("returns a sequence", "give its last recurrent layer return_sequences=False")
-        width = self.shape[0]
-        head = self.head or ("softmax" if width > 1 else "sigmoid")
-        if head == "softmax" and width < 2:
-            raise InputError("has a softmax over a single output", "it needs a unit for each solver, or a sigmoid")
-        if head == "sigmoid" and width > 1:
+        if not self.dense:
+            raise InputError("ends with its recurrent layer", "end it with a dense layer and a softmax")
+        last = self.dense[-1]
+        width = len(last.bias)
+        if self.head is None and last.activation != "linear":
             raise InputError(
-                f"has {width} sigmoid outputs, which are no probabilities of classes",
+                f"ends with {width} results of {last.activation}, which are no probabilities of classes",
                 "end it with a softmax, or with a single sigmoid",
             )
+        head: Head = self.head or ("softmax" if width > 1 else "sigmoid")
+        if head == "softmax" and width < 2:
+            raise InputError("has a softmax over a single output", "it needs a unit for each solver, or a sigmoid")
         scale, offset = self.scaling or (1.0, 0.0)
         return RecurrentNetwork(
             tuple(self.layers), tuple(self.dense), head, self.head is not None, self.steps, scale, offset

@@ -24,6 +24,7 @@ DRIVEN = [
     ("tests/unit/test_slices.py", "random or unions or twelve or packed or workers"),
     ("tests/unit/test_sample.py", "words or region or ball or weights or arithmetic or threads"),
     ("tests/unit/test_packing.py", "brute_force or hand or equal"),
+    ("tests/unit/test_recurrent.py", "every_batch"),
 ]
 """Test file and which of its tests (pytest's -k; "" for all): Python is slow under these tools."""
 BUILD = """

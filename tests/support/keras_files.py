@@ -25,7 +25,11 @@ GROUPS = {
 NAMES = {
     "BatchNormalization": ["gamma", "beta", "moving_mean", "moving_variance"],
     "Normalization": ["mean", "variance", "count"],
+    "GRU": ["kernel", "recurrent_kernel", "bias"],
+    "LSTM": ["kernel", "recurrent_kernel", "bias"],
 }
+CELLS = {"GRU": "gru_cell", "LSTM": "lstm_cell"}
+"""Layers whose weights belong to a cell inside them."""
 
 
 @dataclass
@@ -37,7 +41,7 @@ class Spec:
     weights: list[np.ndarray] = field(default_factory=list)
 
 
-def entries(specs: list[Spec], shape: tuple[int, ...] | None, functional: bool) -> dict[str, Any]:
+def entries(specs: list[Spec], shape: tuple[int | None, ...] | None, functional: bool) -> dict[str, Any]:
     """The configuration of a model."""
     layers: list[dict[str, Any]] = []
     if shape is not None:
@@ -71,7 +75,12 @@ def entries(specs: list[Spec], shape: tuple[int, ...] | None, functional: bool) 
 
 
 def archive(
-    specs: list[Spec], shape: tuple[int, ...], *, functional: bool = False, document: Any = None, edit: Any = None
+    specs: list[Spec],
+    shape: tuple[int | None, ...],
+    *,
+    functional: bool = False,
+    document: Any = None,
+    edit: Any = None,
 ) -> bytes:
     """A `.keras` file; `edit` may change the open HDF5 file."""
     import h5py
@@ -85,6 +94,9 @@ def archive(
             group = file.create_group(f"layers/{kind}_{used[kind]}" if used[kind] else f"layers/{kind}")
             stored = group.create_group("vars")
             stored.attrs["name"] = f"l{number}"
+            if spec.kind in CELLS:
+                stored = group.create_group("cell/vars")
+                stored.attrs["name"] = CELLS[spec.kind]
             for index, array in enumerate(spec.weights):
                 stored[str(index)] = array
         if edit is not None:
@@ -106,7 +118,7 @@ def zipped(parts: dict[str, str | bytes]) -> bytes:
 
 def hdf5(
     specs: list[Spec],
-    shape: tuple[int, ...] | None,
+    shape: tuple[int | None, ...] | None,
     *,
     functional: bool = False,
     version: str = "3.5.0",
@@ -127,7 +139,8 @@ def hdf5(
             group = weights.create_group(f"l{number}")
             names = NAMES.get(spec.kind, ["kernel", "bias"])
             ending = ":0" if version.startswith("2") else ""
-            paths = [f"m/l{number}/{names[index]}{ending}" for index in range(len(spec.weights))]
+            inner = f"l{number}/{CELLS[spec.kind]}" if spec.kind in CELLS else f"l{number}"
+            paths = [f"m/{inner}/{names[index]}{ending}" for index in range(len(spec.weights))]
             group.attrs["weight_names"] = np.array([path.encode() for path in paths])
             for path, array in zip(paths, spec.weights, strict=True):
                 group[path] = array
