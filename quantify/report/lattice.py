@@ -12,7 +12,7 @@ MOST = 12
 """Sets at either end that are drawn."""
 ACROSS = 12
 """Nodes beside each other; more are put on a second line."""
-RADIUS = 11
+RADIUS = 13
 STEP = 62
 """From one line to the next."""
 
@@ -62,28 +62,32 @@ def draw(found: Slices, number: Callable[[Slices, float | None], str]) -> Lattic
     if not places:
         return None
     chosen = places if len(places) <= 2 * MOST else (*places[:MOST], *places[-MOST:])
-    lines = list(_lines(found, chosen))
+    inclusions = list(_inclusions(found, chosen))
+    lines = list(_lines(chosen, inclusions))
     at: dict[int, tuple[float, float]] = {WHOLE: (WIDTH / 2, RADIUS + 4)}
     for row, line in enumerate(lines, 1):
         for column, place in enumerate(line):
             at[place] = (WIDTH * (column + 0.5) / len(line), RADIUS + 4 + STEP * row)
     marks = {place: str(mark) for mark, place in enumerate(chosen, 1)}
     nodes = [_node(found, place, at[place], marks.get(place, ""), number) for place in (WHOLE, *chosen)]
-    edges = [_edge(at[larger], at[smaller]) for larger, smaller in _inclusions(found, chosen)]
+    edges = [_edge(at[larger], at[smaller]) for larger, smaller in inclusions]
     height = 2 * (RADIUS + 4) + STEP * len(lines)
     return Lattice(
         height, f"{len(chosen)} sets below all rows, joined where one lies in the other", (*nodes,), (*edges,)
     )
 
 
-def _lines(found: Slices, chosen: Sequence[int]) -> Iterator[list[int]]:
-    """Sets with few conditions first; a line holds `ACROSS` at most, in the order of their values."""
-    conditions = {place: int((found.sets.members[place] >= 0).sum()) for place in chosen}
-    for count in sorted(set(conditions.values())):
-        level = [place for place in chosen if conditions[place] == count]
-        lines = -(-len(level) // ACROSS)
+def _lines(chosen: Sequence[int], inclusions: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Every set below those that contain it; a line holds `ACROSS` at most, in the order of their values."""
+    level = {WHOLE: 0} | dict.fromkeys(chosen, 1)
+    for _ in chosen:
+        for larger, smaller in inclusions:
+            level[smaller] = max(level[smaller], level[larger] + 1)
+    for depth in range(1, max(level.values()) + 1):
+        here = [place for place in chosen if level[place] == depth]
+        lines = -(-len(here) // ACROSS)
         for line in range(lines):
-            yield level[line::lines]
+            yield here[line::lines]
 
 
 def _inclusions(found: Slices, chosen: Sequence[int]) -> Iterator[tuple[int, int]]:
