@@ -78,8 +78,8 @@ class RangeType(click.ParamType[tuple[float, float]]):
     help="Compare each set with those inside it that lack at most K of its rows.",
 )  # fmt: skip
 @click.option(
-    "--incon-of", type=click.Choice(("all", "base")), default="all", show_default=True,
-    help="Do so for all sets, or for those of the subbasis.",
+    "--incon-of", type=click.Choice(("all", "base")),
+    help="Do so for all sets, or for those of the subbasis; all, unless there are more than 500,000.",
 )  # fmt: skip
 @click.option("--point", type=click.IntRange(0), metavar="ROW", help="A row, from 0, whose neighbourhoods to show.")
 @click.option("--confidence", type=UNIT, default="0.95", show_default=True, metavar="C", help="Of the intervals.")

@@ -194,6 +194,8 @@ def merged(space: Space, family: Family) -> tuple[Family, Family, Ints]:
         arguments = (native.pointer("int64_t", order), native.pointer("int64_t", same))
         _check(native.lib().bits_merge(space.native(), _as_native(family), *arguments))
     stays = same == np.arange(len(family))
+    if stays.all():
+        return family, family.taken(slice(0, 0)), np.empty(0, np.int64)
     place = np.cumsum(stays) - 1
     return family.taken(np.flatnonzero(stays)), family.taken(np.flatnonzero(~stays)), place[same[~stays]]
 
@@ -241,8 +243,9 @@ def _rows_of_bytes(space: Space, found: dict[bytes, tuple[int, ...]]) -> NDArray
 class Index:
     """The sets of a family by their first two rows and their size, with a value for each."""
 
-    def __init__(self, space: Space, family: Family, values: Floats) -> None:
-        valued = np.flatnonzero(~np.isnan(values))
+    def __init__(self, space: Space, family: Family, values: Floats, least: int) -> None:
+        """`least`: sets with fewer rows are not asked for."""
+        valued = np.flatnonzero(~np.isnan(values) & (family.size >= least))
         order = valued[np.lexsort((family.size[valued], family.low[valued, 1], family.low[valued, 0]))]
         self.order = order.astype(np.int64)
         """Place in the family of each set of the index."""
@@ -283,7 +286,7 @@ def inconsistency(
         The value of each U (NaN where U has none) and the place of the V that attains it (U itself where it is 0, −1
         where U has no value); and how many were done before a limit was reached.
     """
-    index = Index(space, family, values)
+    index = Index(space, family, values, int(family.size[of].min(initial=MOST_ROWS)) - k)
     place = np.full(len(family), -1, np.int64)
     place[index.order] = np.arange(len(index.order))
     most, attained = np.full(len(of), np.nan), np.full(len(of), -1, np.int64)

@@ -24,6 +24,7 @@ from quantify.ir.slices import JOIN, WHOLE, Ints, Names, Point, Sets, Slices, Wh
 from quantify.resources import Limits, Progress
 
 MOST_UNIONS = 100_000
+MOST_COMPARED = 500_000
 Floats = NDArray[np.float64]
 
 
@@ -47,7 +48,8 @@ class Plan:
     unions: int = 1
     """Up to so many sets are united; 1: none."""
     k: int = 20
-    incon_of: Literal["all", "base"] = "all"
+    incon_of: Literal["all", "base"] | None = None
+    """None: all sets up to `MOST_COMPARED`, beyond those of the subbasis."""
     point: int | None = None
     confidence: Fraction = Fraction(95, 100)
 
@@ -116,10 +118,13 @@ def look(
     everything = np.flatnonzero(distinct.size == table.rows)
     looked_at = len(distinct) + (not len(everything))
     progress.update("comparing values")
+    incon_of = plan.incon_of or ("all" if len(distinct) <= MOST_COMPARED else "base")
     distinct, values = distinct.taken(order), values[order]
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    incon, attained, of_whole, done = _inconsistency(space, distinct, values, whole_value, plan, limits, progress)
+    incon, attained, of_whole, done = _inconsistency(
+        space, distinct, values, whole_value, plan.k, incon_of, limits, progress
+    )
     intervals = _intervals(assigned, plan, distinct, values, looked_at)
     sizes, samples, hits = (some.astype(np.int64) for some in (distinct.size, distinct.samples, distinct.hits))
     sets = Sets(distinct.members, sizes, samples, hits, values, *intervals, incon, attained)
@@ -141,7 +146,7 @@ def look(
         least=plan.least,
         k=plan.k,
         unions=plan.unions,
-        incon_of=plan.incon_of,
+        incon_of=incon_of,
         confidence=plan.confidence,
         interval=_kind(plan),
         value_range=plan.value_range,
@@ -265,20 +270,21 @@ def _inconsistency(
     distinct: Family,
     values: Floats,
     whole: Floats,
-    plan: Plan,
+    k: int,
+    incon_of: Literal["all", "base"],
     limits: Limits,
     progress: Progress,
 ) -> tuple[Floats, Ints, tuple[float, int] | None, bool]:
     """Incon_k and where it is attained for each set, the same for all rows, and whether all were compared."""
     single = (distinct.members >= 0).sum(axis=1) == 1
-    of = np.flatnonzero(single & (distinct.members[:, 0] < space.bare)) if plan.incon_of == "base" else None
-    of = np.arange(len(distinct)) if of is None else of
-    most, attained, finished = families.inconsistency(space, distinct, values, of, plan.k, limits, progress)
+    base = single & (distinct.members[:, 0] < space.bare)
+    of = np.flatnonzero(base if incon_of == "base" else np.ones(len(distinct), bool))
+    most, attained, finished = families.inconsistency(space, distinct, values, of, k, limits, progress)
     incon, where = np.full(len(distinct), np.nan), np.full(len(distinct), WHOLE, np.int64)
     incon[of], where[of] = most, attained
     of_whole = None
     if not np.isnan(whole[0]):
-        near = np.flatnonzero((distinct.size.astype(np.int64) >= space.rows - plan.k) & ~np.isnan(values))
+        near = np.flatnonzero((distinct.size.astype(np.int64) >= space.rows - k) & ~np.isnan(values))
         differences = np.abs(values[near] - whole[0])
         of_whole = (0.0, WHOLE)
         if len(near) and differences.max() > 0:

@@ -354,6 +354,8 @@ def _notes(found: Slices, informative: bool) -> Iterator[str]:
         yield "no set differs from all rows once intervals are corrected; the worst and best may be so by chance"
     else:
         yield "a loss has intervals where --range says between which values it must lie"
+    if found.incon_of == "base":
+        yield f"Incon_{found.k} is of the sets of the subbasis alone; --incon-of all works it out for every set"
     if found.unanswered:
         yield f"{found.unanswered:,} rows have no prediction: they count as wrong"
     if found.strange:

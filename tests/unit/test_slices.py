@@ -16,6 +16,7 @@ from quantify.evidence.proportions import interval_at
 from quantify.ir.count import Guarantee
 from quantify.ir.intervals import clopper_pearson
 from quantify.ir.slices import WHOLE
+from quantify.report import lattice
 from quantify.resources import Limits, Progress, Stop
 
 ISAS = [1, 2]
@@ -339,6 +340,17 @@ def test_base_sets_alone_are_compared_where_that_is_asked_for(tmp_path):
     assert np.isnan(base.sets.incon[~np.array(single)]).all()
 
 
+def test_of_many_sets_only_those_of_the_subbasis_are_compared_unless_all_are_asked_for(tmp_path, monkeypatch):
+    table, _ = random_table(tmp_path, 8, 100)
+    every = look(table, attributes=ATTRIBUTES)
+    assert every.incon_of == "all"
+    monkeypatch.setattr(slices, "MOST_COMPARED", len(every.sets) - 1)
+    assert look(table, attributes=ATTRIBUTES, incon_of="all").incon_of == "all"
+    few = look(table, attributes=ATTRIBUTES)
+    assert few.incon_of == "base"
+    assert [reading.metric for reading in slice_evidence.readings(few)] == ["worst_slice_accuracy"]
+
+
 def test_the_answer_does_not_depend_on_the_number_of_workers(tmp_path):
     table, _ = random_table(tmp_path, 9, 400)
     one, four = (look(table, attributes=ATTRIBUTES, depth=3, limits=Limits(jobs=jobs)) for jobs in (1, 4))
@@ -483,6 +495,24 @@ def test_the_worst_slice_holds_though_it_was_selected():
         raw += one[0][0] <= 0.8 <= one[1][0]
     assert inside >= 190
     assert raw < 150, "the interval of the worst one by itself is another matter"
+
+
+# --- the drawing -----------------------------------------------------------------------------------------------------
+def test_every_set_is_drawn_below_those_that_contain_it(tmp_path):
+    draw = random.Random(1)
+    rows = [(draw.choice("pn"), *(draw.choice("01") for _ in range(4))) for _ in range(900)]
+    rows = [
+        (label, *some, "x" if some[0] == some[1] == "1" and draw.random() < 0.6 else label) for label, *some in rows
+    ]
+    table = write(tmp_path / "t.csv", ["label", "a", "b", "c", "d", "pred"], rows)
+    found = look(table, depth=3, least=20)
+    drawn = lattice.draw(found, lambda _, value: f"{value:.3f}")
+    nodes = {node.name: node for node in drawn.nodes}
+    assert set(nodes) == {"all rows", *(found.set_name(place) for place in found.shown.places)}
+    assert "a=1 ∩ b=1" in nodes
+    assert len(drawn.edges) >= len(nodes) - 1
+    for edge in drawn.edges:
+        assert float(edge.y1) < float(edge.y2)
 
 
 # --- stopping --------------------------------------------------------------------------------------------------------
