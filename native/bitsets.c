@@ -34,10 +34,13 @@ const bits_kernel *bits_choose(int32_t isa)
 }
 
 /* --- families ---------------------------------------------------------------------------------------------------- */
-bits_family *bits_new(int32_t depth)
+/* A family of at most `most` sets: more is as when memory ran out. */
+bits_family *bits_new(int32_t depth, int64_t most)
 {
     bits_family *family = depth >= 1 && depth <= DEEPEST ? calloc(1, sizeof *family) : NULL;
-    if (family) family->depth = depth;
+    if (!family) return NULL;
+    family->depth = depth;
+    family->most = most;
     return family;
 }
 
@@ -63,6 +66,7 @@ static int grown(void **array, int64_t capacity, size_t width)
 
 static int has_room(bits_family *f, int with_sums)
 {
+    if (f->length >= f->most) return 0;
     if (f->length < f->capacity) return 1;
     int64_t capacity = f->capacity ? f->capacity + f->capacity / 2 : 256;
     if (!grown((void **)&f->members, capacity * f->depth, sizeof *f->members) ||

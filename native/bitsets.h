@@ -16,7 +16,7 @@ typedef struct {
 } bits_space;
 
 typedef struct {
-    int64_t length, capacity;
+    int64_t length, capacity, most;
     int32_t depth;
     int32_t *members;
     uint32_t *size, *samples, *hits, *low;
@@ -39,7 +39,7 @@ typedef struct {
 const bits_kernel *bits_choose(int32_t isa);
 const bits_kernel *bits_portable(void);
 const bits_kernel *bits_avx2(void);
-bits_family *bits_new(int32_t depth);
+bits_family *bits_new(int32_t depth, int64_t most);
 void bits_free(bits_family *family);
 int32_t bits_enumerate(const bits_space *space, bits_family *family, int32_t first, int32_t sets, int64_t least);
 int32_t bits_merge(const bits_space *space, const bits_family *family, const int64_t *order, int64_t *same);

@@ -7,6 +7,7 @@ are kept, so that of all sets only few are compared with U.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ Rows = NDArray[np.bool_]
 WORDS = 8
 """Sets are padded to a multiple of so many words."""
 DEEPEST = 16
+SET_BYTES = 260
+"""What a set takes through all stages, its members apart: twice in the family, once with all that is known of it."""
 PIECE = 512
 """Sets between two looks at the clock."""
 MOST_ROWS = 2**31 - 1
@@ -96,6 +99,19 @@ class Space:
         """The rows of one set."""
         return self.unpacked(np.bitwise_and.reduce(self.sets[members[members >= 0]], axis=0))
 
+    def value_of(self, members: NDArray[np.int32]) -> float:
+        """The value of one set, NaN where no row is judged."""
+        words = np.bitwise_and.reduce(self.sets[members], axis=0)
+        judged = words & self._within
+        total = None
+        if self._values is not None:
+            inside = np.unpackbits(judged.view(np.uint8), count=self.rows, bitorder="little").astype(bool)
+            total = np.array([self._values[inside].sum()])
+        hits, samples = (
+            np.array([int.from_bytes(some.tobytes(), "little").bit_count()]) for some in (words & self._hits, judged)
+        )
+        return float(self._assigned.value_of(hits, samples, total)[0])
+
     def with_generators(self, more: NDArray[np.uint64]) -> None:
         """Add sets, as bits, to the generators."""
         self.sets = np.concatenate((self.sets, more))
@@ -127,16 +143,19 @@ def intersections(
     Raises:
         UndecidedError: Memory ran out.
     """
-    sets, where = len(space.sets), space.native()
+    sets, where, most = len(space.sets), space.native(), _most_sets(depth, limits)
 
     def with_first(place: int) -> Any:
-        made = native.ffi().gc(native.lib().bits_new(depth), native.lib().bits_free)
+        made = native.ffi().gc(native.lib().bits_new(depth, most), native.lib().bits_free)
         _check(native.lib().bits_enumerate(where, made, place, place + 1 if first else sets, least))
         return made
 
     made: list[Any] = []
+    total = 0
     for one in _in_order(with_first, range(first, sets), limits):
         made.append(one)
+        total += one.length
+        _check(total > most)
         progress.update("intersecting sets", len(made), sets - first)
     return _joined(space, made, depth), len(made) == sets - first
 
@@ -155,9 +174,20 @@ def _in_order(work: Callable[[int], Any], tasks: Sequence[int], limits: Limits) 
                 one.cancel()
 
 
+def _most_sets(depth: int, limits: Limits) -> int:
+    """Sets for which there is memory: as much as the limit allows, or else three quarters of what the machine has."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
+    if limits.memory_mb is not None:
+        memory = limits.memory_mb << 20
+    return int(memory // (SET_BYTES + 16 * depth))
+
+
 def _check(code: int) -> None:
     if code:
-        raise UndecidedError("out of memory", "fewer sets: a larger --min-size, a smaller --depth, fewer --attributes")
+        raise UndecidedError(
+            "there are more sets than memory holds",
+            "fewer sets: a larger --min-size, a smaller --depth, fewer --attributes; or more --memory",
+        )
 
 
 def _joined(space: Space, made: Sequence[Any], depth: int) -> Family:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quantify.dataset.assignment import Assignment
 from quantify.dataset.families import Space
 from quantify.ir.slices import WHOLE, Sets, Shown, Whole
 
@@ -15,10 +13,9 @@ MOST = 20
 """Sets that are shown at either end."""
 TRIED = 5000
 """Sets that are looked at in detail at either end."""
-Rows = NDArray[np.bool_]
 
 
-def choose(space: Space, assigned: Assignment, sets: Sets, whole: Whole) -> Shown:
+def choose(space: Space, sets: Sets, whole: Whole) -> Shown:
     """The informative sets.
 
     A set is informative when its corrected interval excludes the value of all rows, and its own interval the value of
@@ -30,15 +27,13 @@ def choose(space: Space, assigned: Assignment, sets: Sets, whole: Whole) -> Show
     with np.errstate(invalid="ignore"):
         apart = np.flatnonzero((sets.corrected_upper < value) | (sets.corrected_lower > value))
     known: dict[tuple[int, ...], float] = {}
-    first = _some(space, assigned, sets, apart.tolist(), known)
-    last = _some(space, assigned, sets, apart[::-1].tolist(), known)
+    first = _some(space, sets, apart.tolist(), known)
+    last = _some(space, sets, apart[::-1].tolist(), known)
     places = tuple(sorted({*first, *last}))
     return Shown(places, tuple(_edges(space, sets, places)), len(apart))
 
 
-def _some(
-    space: Space, assigned: Assignment, sets: Sets, candidates: Sequence[int], known: dict[tuple[int, ...], float]
-) -> list[int]:
+def _some(space: Space, sets: Sets, candidates: Sequence[int], known: dict[tuple[int, ...], float]) -> list[int]:
     found: list[int] = []
     for place in candidates[:TRIED]:
         if len(found) == MOST:
@@ -47,17 +42,10 @@ def _some(
         larger = [tuple(members[:i] + members[i + 1 :]) for i in range(len(members))] if len(members) > 1 else []
         for one in larger:
             if one not in known:
-                known[one] = _value(assigned, space.rows_of(np.array(one)))
+                known[one] = space.value_of(np.array(one))
         if all(not sets.lower[place] <= known[one] <= sets.upper[place] for one in larger):
             found.append(place)
     return found
-
-
-def _value(assigned: Assignment, rows: Rows) -> float:
-    judged = rows & assigned.within
-    total = None if assigned.values is None else np.array([assigned.values[judged].sum()])
-    hits, samples = np.array([(rows & assigned.hits).sum()]), np.array([judged.sum()])
-    return float(assigned.value_of(hits, samples, total)[0])
 
 
 def _edges(space: Space, sets: Sets, places: Sequence[int]) -> Iterator[tuple[int, int]]:

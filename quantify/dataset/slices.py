@@ -159,7 +159,7 @@ def look(
         equal_to=equal[equal_order],
         whole=whole,
         point=None if plan.point is None else _point(space, sets, whole, plan),
-        shown=informative.choose(space, assigned, sets, whole),
+        shown=informative.choose(space, sets, whole),
         unanswered=assigned.unanswered,
         unjudged=assigned.unjudged,
         strange=assigned.strange,

@@ -497,6 +497,42 @@ def test_the_worst_slice_holds_though_it_was_selected():
     assert raw < 150, "the interval of the worst one by itself is another matter"
 
 
+@pytest.mark.parametrize("room", [0.5, 0.01], ids=["the whole", "one part"])
+def test_more_sets_than_memory_holds_are_refused(tmp_path, monkeypatch, room):
+    table, _ = random_table(tmp_path, 6, 60)
+    limits = Limits(memory_mb=64)
+    every = len(look(table, attributes=ATTRIBUTES, depth=4, limits=limits).sets)
+    monkeypatch.setattr(families, "SET_BYTES", (64 << 20) // int(every * room))
+    with pytest.raises(UndecidedError, match="more sets than memory holds"):
+        look(table, attributes=ATTRIBUTES, depth=4, limits=limits)
+
+
+def test_informative_sets_are_those_of_the_definition(tmp_path):
+    draw = random.Random(4)
+    rows = []
+    for _ in range(3000):
+        a, b, c, d = (draw.choice("01") for _ in range(4))
+        rows.append(("p", a, b, c, d, "n" if draw.random() < (0.6 if a == b == "1" else 0.1) else "p"))
+    table = write(tmp_path / "t.csv", ["label", "a", "b", "c", "d", "pred"], rows)
+    found = look(table, depth=3, least=20)
+    values = {
+        frozenset(name.split(" ∩ ")): found.sets.value[place]
+        for place in range(len(found.sets))
+        for name in (found.set_name(place), *found.equal_names(place))
+    }
+    sets = found.sets
+    expected = set()
+    for place in range(len(sets)):
+        names = frozenset(found.set_name(place).split(" ∩ "))
+        apart = not sets.corrected_lower[place] <= found.whole.value <= sets.corrected_upper[place]
+        larger = [values[names - {one}] for one in names] if len(names) > 1 else []
+        if apart and all(not sets.lower[place] <= value <= sets.upper[place] for value in larger):
+            expected.add(found.set_name(place))
+    assert {found.set_name(place) for place in found.shown.places} == expected
+    assert "a=1 ∩ b=1" in expected
+    assert not any("c=" in name or "d=" in name for name in expected), "they say nothing"
+
+
 # --- the drawing -----------------------------------------------------------------------------------------------------
 def test_every_set_is_drawn_below_those_that_contain_it(tmp_path):
     draw = random.Random(1)
