@@ -9,6 +9,7 @@
 #define WORD_BYTES 32
 /* 6 × 2 sums, two inputs and a weight fill 15 of 16 registers. */
 #define TILE 6
+#define ALL(x) (V)_mm256_set1_ps(x)
 #define MULTIPLY_ADD(a, b, c) (V)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c))
 /* Of a number and a NaN these instructions return the second operand. */
 #define LEAST(limit, x) (V)_mm256_min_ps((__m256)(limit), (__m256)(x))
