@@ -33,36 +33,36 @@ static size_t floats_needed(const recurrent_shape *shape, size_t *widest)
     return total + 2 * *widest;
 }
 
-/* One block: `lanes` rows of inputs (steps × features each) to as many rows of scores. */
+/* One block: `rows` rows of inputs (steps × features each) to as many rows of scores. */
 static void block(const recurrent_kernel *kernel, const recurrent_shape *shape, recurrent_buffers *buffers,
-                  float *const *between, const float *inputs, int64_t lanes, int64_t steps, float *scores)
+                  float *const *between, const float *inputs, int64_t rows, int64_t steps, float *scores)
 {
-    const int64_t features = shape->features;
+    const int64_t features = shape->features, lanes = rows <= RECURRENT_LANES / 2 ? RECURRENT_LANES / 2 : RECURRENT_LANES;
     for (int32_t k = 0; k < shape->recurrent; k++) {
         const recurrent_layer *l = &shape->layers[k];
-        memset(buffers[k].state, 0, ((size_t)l->inputs + (size_t)l->units) * RECURRENT_LANES * sizeof(float));
-        memset(buffers[k].second, 0, (size_t)l->units * RECURRENT_LANES * sizeof(float));
+        memset(buffers[k].state, 0, ((size_t)l->inputs + (size_t)l->units) * (size_t)lanes * sizeof(float));
+        memset(buffers[k].second, 0, (size_t)l->units * (size_t)lanes * sizeof(float));
     }
     for (int64_t t = 0; t < steps; t++) {
-        for (int64_t i = 0; i < lanes; i++)
+        for (int64_t i = 0; i < rows; i++)
             for (int64_t f = 0; f < features; f++)
-                buffers[0].state[f * RECURRENT_LANES + i] = inputs[(i * steps + t) * features + f];
+                buffers[0].state[f * lanes + i] = inputs[(i * steps + t) * features + f];
         for (int32_t k = 0; k < shape->recurrent; k++) {
             const recurrent_layer *l = &shape->layers[k];
-            kernel->step(l, &buffers[k]);
+            kernel->step(l, &buffers[k], lanes);
             if (k + 1 < shape->recurrent)
-                memcpy(buffers[k + 1].state, buffers[k].state + (size_t)l->inputs * RECURRENT_LANES,
-                       (size_t)l->units * RECURRENT_LANES * sizeof(float));
+                memcpy(buffers[k + 1].state, buffers[k].state + l->inputs * lanes,
+                       (size_t)l->units * (size_t)lanes * sizeof(float));
         }
     }
     const recurrent_layer *last = &shape->layers[shape->recurrent - 1];
-    const float *now = buffers[shape->recurrent - 1].state + (size_t)last->inputs * RECURRENT_LANES;
+    const float *now = buffers[shape->recurrent - 1].state + last->inputs * lanes;
     for (int32_t k = shape->recurrent; k < shape->count; k++) {
-        kernel->dense(&shape->layers[k], now, between[k & 1]);
+        kernel->dense(&shape->layers[k], now, between[k & 1], lanes);
         now = between[k & 1];
     }
-    for (int64_t i = 0; i < lanes; i++)
-        for (int64_t o = 0; o < shape->outputs; o++) scores[i * shape->outputs + o] = now[o * RECURRENT_LANES + i];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t o = 0; o < shape->outputs; o++) scores[i * shape->outputs + o] = now[o * lanes + i];
 }
 
 /* Scores (rows × outputs) of inputs (rows × steps × features): what the last layer returns.
@@ -92,8 +92,8 @@ int32_t recurrent_scores(const recurrent_shape *shape, const float *inputs, int6
     }
     float *const between[2] = {at, at + widest * RECURRENT_LANES};
     for (int64_t row = 0; row < rows; row += RECURRENT_LANES) {
-        const int64_t lanes = rows - row < RECURRENT_LANES ? rows - row : RECURRENT_LANES;
-        block(kernel, shape, buffers, between, inputs + row * steps * shape->features, lanes, steps,
+        const int64_t some = rows - row < RECURRENT_LANES ? rows - row : RECURRENT_LANES;
+        block(kernel, shape, buffers, between, inputs + row * steps * shape->features, some, steps,
               scores + row * shape->outputs);
     }
     free(memory);
