@@ -169,9 +169,9 @@ def report(results: dict[str, Any]) -> str:
     lines += [
         "",
         "`rejection` and `search` are `quantify.dataset.packing.generate`: independent instances. `evolved` are",
-        "winners of evolutionary runs, 20 for each solver (`evolved-many`: 200). Independent instances taught a network",
-        "of this size nothing that it could use. What it learns of evolved ones is largely which run they are of: on those of",
-        f"fresh runs it is far worse. `{WAY}` is what follows.",
+        "winners of evolutionary runs, 20 for each solver (`evolved-many`: 200). Independent instances taught networks",
+        "of this size nothing that they could use. Of evolved ones they learn largely which run they are of: on",
+        f"those of fresh runs they are far worse. `{WAY}` is what follows.",
     ]
     if "speed" in results:
         lines += ["", "## Native inference and Keras", "", *speed_lines(results["speed"])]
@@ -237,12 +237,12 @@ def protocol_lines(rows: list[dict[str, Any]]) -> list[str]:
     lines.append("")
     for row in rows:
         checked, told = row["verified"], row["summary"]
-        lines.append(
-            f"- p_init {row['p_init']}: {told['evaluations']:,} masks in {row['seconds']:,.0f} s by {row['jobs']} "
-            f"processes; of {checked['reported']:,} adversarial instances (the strongest of every trial that found any) "
-            f"{checked['verified']:,} are so after solving them again in plain Python and by Keras with a margin above "
-            f"1e-5; {told['unique']['total']:,} different ones were met."
-        )
+        lines += [
+            f"- p_init {row['p_init']}: {told['evaluations']:,} masks, {told['unique']['total']:,} adversarial",
+            f"  instances on those evolved on, in {row['seconds']:,.0f} s by {row['jobs']} processes. Of the best of",
+            f"  every trial that found any, {checked['reported']:,}, {checked['verified']:,} are adversarial also when",
+            "  plain Python solves them and Keras classifies them, with a margin above 1e-5.",
+        ]
     return lines
 
 
