@@ -132,12 +132,13 @@ def command(
         raise click.UsageError("only one of --json and --html can go to stdout")
     _check_options(metric, pred, model, column, positive, value_range, features, property_file)
     output.check_writable(json_file, html_file)
-    from quantify.cli import recording
-    from quantify.dataset import columns, slice_evidence, slices
+    from quantify.dataset import columns, slices
     from quantify.report import slices as report
     from quantify.report import terminal
 
     if recorded:
+        from quantify.cli import recording
+
         recording.check_store()
     plan = slices.Plan(
         label=label,
@@ -175,6 +176,8 @@ def command(
     if html_file is not None:
         output.write_text(html_file, report.render(found))
     if recorded:
+        from quantify.dataset import slice_evidence
+
         recording.record(slice_evidence.to_record(found, report.brief(found)), quiet)
     return 0 if found.complete else 3
 
@@ -215,9 +218,9 @@ def _predicted(
     property_file: Path | None,
     trust_pickle: bool,
 ) -> Predicted | None:
-    from quantify.dataset import predictions, slices
-
     if pred is not None:
+        from quantify.dataset import slices
+
         return slices.of_column(read, pred)
     if model is None:
         return None
@@ -225,4 +228,6 @@ def _predicted(
         raise InputError(
             "a model is asked to compare it with what is right", "name the column of the labels: --label Y"
         )
+    from quantify.dataset import predictions
+
     return predictions.of_model(read, model, label, features, property_file, trust_pickle=trust_pickle)
