@@ -143,14 +143,14 @@ def progress(quiet: bool) -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def stoppable(limits: Limits) -> Iterator[None]:
+def stoppable(limits: Limits, said: str = "stopping with the bounds proven so far") -> Iterator[None]:
     """Within the block, the first Ctrl-C (or SIGTERM) asks for a stop with what is known; the second aborts."""
 
     def asked(number: int, frame: FrameType | None) -> None:
         if limits.stop is None or limits.stop.is_set():
             raise KeyboardInterrupt
         limits.stop.set()
-        os.write(2, b"\nquantify: stopping with the bounds proven so far; once more to abort\n")
+        os.write(2, f"\nquantify: {said}; once more to abort\n".encode())
 
     before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -65,11 +65,15 @@ def command(
     from quantify.evidence.certificates.check import go_on
     from quantify.evidence.certificates.file import Reader
 
+    def _go_on(shown: Progress) -> None:
+        go_on(limits)
+        shown.update("reading the certificate")
+
     options = pipeline.Options(trust_pickle=trust_pickle, limits=limits)
     with (
         output.progress(quiet) as shown,
-        output.stoppable(limits),
-        Reader(certificate, lambda: go_on(limits)) as reader,
+        output.stoppable(limits, "stopping: nothing is verified"),
+        Reader(certificate, lambda: _go_on(shown)) as reader,
     ):
         _same_model(reader, model)
         with _property(reader, property_file) as source:

@@ -62,6 +62,10 @@ class Forms:
     above: Any
     exponent: int
 
+    def at(self, boxes: Any) -> Forms:
+        """The forms on some of the boxes."""
+        return Forms(self.below[:, :, boxes], self.above[:, :, boxes], self.exponent)
+
 
 @dataclass(frozen=True, eq=False)
 class Layered:
@@ -334,6 +338,16 @@ def hidden(network: Layered, low: Any, high: Any, chord: Any, line: Any, narrow:
         states.append(state)
         start = end
     return forms, np.concatenate(states) if states else np.zeros((0, low.shape[1]), np.int8)
+
+
+def lines(layer: IntLayer) -> tuple[Any, Any]:
+    """By state, the slope and the constant of a neuron of which it is proven; 0 and 0 of an unstable one."""
+    high, low = {"relu": (layer.cap, 0), "sign": (1, -1)}.get(layer.activation, (layer.high, layer.low))
+    slopes, constants = np.zeros((2, UNSTABLE + 1), object)
+    leaky = layer.activation == "leaky"
+    slopes[PASS], slopes[UNDER] = (layer.positive, layer.negative) if leaky else (1, 0)
+    constants[LOW], constants[HIGH] = low, high or 0
+    return slopes, constants
 
 
 def signs(forms: Forms) -> tuple[Any, Any]:

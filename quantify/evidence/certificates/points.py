@@ -14,6 +14,8 @@ from quantify.ir.problem import Box
 DOUBLE = 53
 """Whole numbers of so many bits are exact in doubles, and so are their sums and products, in any order."""
 WORD = 62
+PRODUCTS = 1 << 18
+"""Of one matrix product, about: OpenBLAS would start threads for more, which wait for each other."""
 
 
 class Evaluator:
@@ -22,16 +24,16 @@ class Evaluator:
     def __init__(self, network: IntNetwork, layered: Layered, region: Box) -> None:
         self._network, self._layered, self._region = network, layered, region
         self._layers = [*layered.hidden, (layered.scores, None)]
-        bits = self._bits()
-        self._fits = bits <= WORD
+        self.bits = self._bits()
+        """Bits that hold every weight and every partial sum over the region, in any order."""
+        self._fits = self.bits <= WORD
         if self._fits:
-            self._kind = np.float64 if bits <= DOUBLE else np.int64
+            self._kind = np.float64 if self.bits <= DOUBLE else np.int64
             self._rows = [
                 (r.matrix.astype(self._kind), r.constant.astype(self._kind)[:, None]) for r, _ in self._layers
             ]
 
     def _bits(self) -> int:
-        """Bits that hold every weight and every partial sum over the region, in any order."""
         bits = 0
         reach = [max(abs(self._region.low[k]), self._region.high[k] - 1) for k in self._layered.varying]
         for rows, layer in self._layers:
@@ -65,7 +67,7 @@ class Evaluator:
             values = matrix @ values
             values += constant
             if layer is not None:
-                values = _activated(layer, values)
+                values = activated(layer, values)
         return values
 
     def _whole(self, at: Any) -> Any:
@@ -74,9 +76,17 @@ class Evaluator:
         return whole
 
 
-def _activated(layer: IntLayer, z: Any) -> Any:
+def activation(layer: IntLayer) -> tuple[object, ...]:
+    """All that `activated` reads of a layer."""
+    return (
+        layer.activation, layer.cap, layer.positive, layer.negative, layer.at_zero, layer.shift, layer.low, layer.high
+    )  # fmt: skip
+
+
+def activated(layer: IntLayer, z: Any) -> Any:
+    """A layer's values from its arguments, in doubles or words; `z` may be used up."""
     if layer.activation == "relu":
-        return np.maximum(z, 0) if layer.cap is None else np.clip(z, 0, layer.cap)
+        return np.maximum(z, 0, out=z) if layer.cap is None else np.clip(z, 0, layer.cap, out=z)
     if layer.activation == "leaky":
         return z * np.where(z >= 0, layer.positive, layer.negative)
     if layer.activation == "sign":

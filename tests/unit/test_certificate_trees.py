@@ -1,0 +1,256 @@
+"""Split trees that are not what they say: nothing false is proven by them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from certificate_trees import (
+    ENGINES,
+    node_places,
+    number_at,
+    numbers,
+    of_every_kind,
+    proven,
+    relu_problem,
+    written,
+)
+from random_networks import int_layer, network_problem
+
+from quantify.engines.branch_record import leaves as engine_leaves
+from quantify.evidence.certificates import tree
+from quantify.evidence.certificates.check import RefutedError
+from quantify.ir.network import IntNetwork
+from quantify.ir.predicate import HasLabel, Linear, Plus, Score, Sign, Times
+from quantify.ir.problem import Box, GridQuery
+from quantify.resources import Limits, Progress
+
+
+@pytest.fixture(scope="module")
+def example():
+    return of_every_kind(24, (8, 8, 8), 8)
+
+
+def refused(problem, stream, counts):
+    """A tree is refused, or proves other counts than those that the file names."""
+    try:
+        return proven(problem, stream).counts != counts
+    except RefutedError:
+        return True
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_engine_and_the_checker_read_the_same_leaves(engine):
+    problem = relu_problem(1, (16, 16, 16), [9, 9])
+    record = engine.run(problem, problem.cases[0], Limits(), Progress(), record=True).record
+    region = problem.cases[0].region
+    shape = tree.Shape(region.low, region.high, problem.labels, 36)
+    ours = []
+    for batch in tree.leaves([record.stream[i : i + 7] for i in range(0, len(record.stream), 7)], shape, 5):
+        for n in range(len(batch)):
+            steps = []
+            if batch.leaf is not None:
+                here = np.flatnonzero(batch.leaf == n)
+                steps = list(zip(*(x[here].tolist() for x in (batch.place, batch.chord, batch.line)), strict=True))
+            ours.append((batch.box(n), tree.KINDS[batch.kind], steps, batch.count[n] if batch.count else 0))
+    theirs = [
+        (tuple(zip(leaf.low, leaf.high, strict=True)), leaf.kind, list(leaf.steps), leaf.count)
+        for leaf in engine_leaves(record)
+    ]
+    assert sorted(ours) == sorted(theirs)
+    assert len(ours) > 3
+
+
+def test_false_verdicts_are_refused(example):
+    problem, stream, counts = example
+    labels = problem.labels
+    tried = dict.fromkeys((tree.DECIDED, tree.ENUMERATED, tree.HALF_SPACE), 0)
+    for at, kind in node_places(stream, problem):
+        if kind < 0x40 or tried[kind] > 20:
+            continue
+        place = at + 1 + labels
+        if kind == tree.ENUMERATED:
+            for label in range(labels):  # a leaf is said to be decided, which is right only when it is
+                winner = bytes(0xFF if i == label else label for i in range(labels))
+                try:
+                    assert proven(problem, stream[:at] + b"\x40" + winner + b"\x00" + stream[at + 1 :]).counts == counts
+                except RefutedError:
+                    tried[kind] += 1
+            continue
+        winner = stream[at + 1 : place]
+        for i, best in enumerate(winner):
+            for other in {0xFF, *range(labels)} - {best}:
+                false = stream[: at + 1] + winner[:i] + bytes([other]) + winner[i + 1 :] + stream[place:]
+                try:
+                    # A beaten label may be beaten by another one too.
+                    assert proven(problem, false).counts == counts
+                    assert best != 0xFF
+                    assert other != 0xFF
+                except RefutedError:
+                    tried[kind] += 1
+        end = numbers(stream, place, 1)
+        if kind == tree.HALF_SPACE:
+            count = number_at(stream, place)
+            for off in (count + 1, max(0, count - 1), count ^ 64):
+                with pytest.raises(RefutedError, match="half-space leaf"):
+                    proven(problem, stream[:place] + written(off) + stream[end:])
+            assert refused(problem, stream[:at] + b"\x43" + stream[end:], counts)
+    assert min(tried.values()) > 10, tried
+
+
+def test_false_splits_are_refused(example):
+    problem, stream, _ = example
+    tried = 0
+    for at, kind in itertools.islice(node_places(stream, problem), 60):
+        if kind < 0x40:
+            cut, end = number_at(stream, at + 1), numbers(stream, at + 1, 1)
+            for off in (0, cut + 40, 1 << 70):
+                with pytest.raises(RefutedError, match="outside its box"):
+                    proven(problem, stream[: at + 1] + written(off) + stream[end:])
+            tried += 1
+            for other in (3, 30):
+                with pytest.raises(RefutedError, match="outside its box"):
+                    proven(problem, stream[:at] + bytes([other]) + stream[at + 1 :])
+    assert tried > 5
+
+
+def of_one_kink(scores, bias):
+    """Two scores that are weighted sums of u = z + 8 and h = max(z, 0), z being x − 8 and x from 0 to 16."""
+    first = int_layer([[1], [1]], [0, -8], "relu")
+    return network_problem(IntNetwork(1, (first, int_layer(scores, bias)), 2), (17,))
+
+
+def step(chord, line, place=2):
+    return b"\x40\xff\x00\x01" + written(place) + written(2 * chord + line)
+
+
+def test_the_line_of_a_step_decides_what_is_proven():
+    above_line = of_one_kink([[0, 1], [1, 0]], [0, -8])  # h ≥ z
+    above_zero = of_one_kink([[0, 1], [0, 0]], [0, 0])  # h ≥ 0
+    for chord in (0, 1, 9999, 65536):
+        assert proven(above_line, step(chord, 1)).counts == {"0": (17, 17), "1": (0, 0)}
+        assert proven(above_zero, step(chord, 0)).counts == {"0": (17, 17), "1": (0, 0)}
+        for problem, line in ((above_line, 0), (above_zero, 1)):
+            with pytest.raises(RefutedError, match="not proven"):
+                proven(problem, step(chord, line))
+
+
+def test_the_chord_of_a_step_decides_what_is_proven():
+    # 2h ≤ z + 8, which touches both ends of the kink: one slope of 65,537 is good enough. (Times 2^20, for otherwise
+    # what is missing is less than one whole point, and no whole number lies in it.)
+    problem = of_one_kink([[1 << 20, 0], [0, 2 << 20]], [0, 0])
+    for chord in (0, 1, 32767, 32768, 32769, 65535, 65536):
+        for line in (0, 1):
+            if chord == 32768:
+                assert proven(problem, step(chord, line)).counts == {"0": (17, 17), "1": (0, 0)}
+            else:
+                with pytest.raises(RefutedError, match="not proven"):
+                    proven(problem, step(chord, line))
+    # Where another neuron is named, which is stable, this one is given a slope by the reader.
+    problem = of_one_kink([[1 << 20, 0], [0, 3 << 20]], [1 << 23, 0])  # 3h ≤ z + 16 needs 1/3, or nearly
+    assert proven(problem, step(21846, 0)).counts == {"0": (17, 17), "1": (0, 0)}
+    for stream in (step(21846, 0, place=0), step(21846, 0, place=3), b"\x40\xff\x00\x00"):
+        with pytest.raises(RefutedError, match="not proven"):
+            proven(problem, stream)
+    # What is false is not proven by any slope: 2h ≤ z + 7 fails at both ends.
+    problem = of_one_kink([[1, 0], [0, 2]], [-1, 0])
+    for chord in range(0, 65537, 2048):
+        with pytest.raises(RefutedError, match="not proven"):
+            proven(problem, step(chord, 0))
+
+
+def test_steps_out_of_range_are_refused():
+    problem = of_one_kink([[1, 0], [0, 2]], [0, 0])
+    for stream in (
+        step(65537, 0), step(1 << 34, 0), step(32768, 0, place=4), step(32768, 0, place=1 << 40),
+        b"\x40\xff\x00\x02" + written(2) + written(65536) + written(0) + written(65536),  # one place twice
+        b"\x40\xff\x00" + written(5) + (b"\x01" + written(65536)) * 5,
+    ):  # fmt: skip
+        with pytest.raises(RefutedError, match=r"out of range|relaxation steps"):
+            proven(problem, stream)
+
+
+def test_no_slope_proves_what_is_false(example):
+    problem, stream, counts = example
+    kept = broken = 0
+    for at, kind in node_places(stream, problem):
+        if kind != tree.DECIDED or not (steps := number_at(stream, at + 1 + problem.labels)):
+            continue
+        place = numbers(stream, at + 1 + problem.labels, 1)
+        for _ in range(steps):
+            place = numbers(stream, place, 1)
+            end = numbers(stream, place, 1)
+            packed = number_at(stream, place)
+            for other in (packed ^ 1, packed & 1, 65536 << 1 | packed & 1):
+                try:
+                    assert proven(problem, stream[:place] + written(other) + stream[end:]).counts == counts
+                    kept += 1
+                except RefutedError:
+                    broken += 1
+            place = end
+        if broken + kept > 150:
+            break
+    assert kept > 20
+
+
+def test_ties_are_not_won_by_the_higher_label():
+    problem = network_problem(IntNetwork(1, (int_layer([[1], [1]], [0, 0]),), 2), (9,))
+    assert proven(problem, b"\x40\xff\x00\x00").counts == {"0": (9, 9), "1": (0, 0)}
+    with pytest.raises(RefutedError, match="not proven"):
+        proven(problem, b"\x40\x01\xff\x00")
+
+
+def test_half_spaces_need_stable_neurons_and_two_labels():
+    kinked = IntNetwork(1, (int_layer([[1]], [-4], "relu"), int_layer([[1], [0]], [0, 2])), 2)
+    problem = network_problem(kinked, (9,))
+    for claimed in range(10):  # whatever the number, even the right one
+        with pytest.raises(RefutedError, match=r"half-space leaf .* is not proven"):
+            proven(problem, b"\x42\xff\xff" + bytes([claimed]))
+    stable = network_problem(kinked, (9,), region=Box((4,), (9,)))
+    assert proven(stable, b"\x42\xff\xff\x03").counts == {"0": (3, 3), "1": (2, 2)}
+    three = network_problem(IntNetwork(1, (int_layer([[1], [-1], [0]], [0, 8, 5]),), 3), (9,))
+    for claimed in range(10):
+        for winner in (b"\xff\xff\xff", b"\xff\xff\x00", b"\xff\x00\x00"):
+            with pytest.raises(RefutedError, match=r"half-space leaf .* is not proven"):
+                proven(three, b"\x42" + winner + bytes([claimed]))
+
+
+def test_numbers_are_multiplied_without_overflow():
+    # All scores and positions are 0 at the only point, and coefficients are beyond words.
+    huge = 1 << 70
+    query = GridQuery("q", Sign("<=", Plus((Times(Linear((), huge), Score(0, 0, 0)), Linear((), -1)))))
+    problem = network_problem(IntNetwork(1, (int_layer([[0], [0]], [0, 0]),), 2), (1,), [query])
+    assert proven(problem, b"\x41").counts == {"q": (1, 1)}
+
+
+MALFORMED = [b"", b"\x44", b"\x41\x41", b"\x00\x04\x41", b"\x40\xff", b"\x00" + b"\xff" * 40, b"\x40" + b"\xff" * 90]
+
+
+@pytest.mark.parametrize("stream", MALFORMED)
+def test_malformed_trees_are_refused(example, stream):
+    with pytest.raises(RefutedError):
+        proven(example[0], stream)
+
+
+def test_leaves_that_would_take_for_ever_are_refused():
+    problem = network_problem(IntNetwork(2, (int_layer([[1, -1], [0, 0]], [0, 0]),), 2), (1 << 30, 1 << 30))
+    with pytest.raises(RefutedError, match="points"):
+        proven(problem, b"\x41")
+
+
+def test_a_property_is_not_believed_on_a_leaf_that_leaves_it_open():
+    queries = [GridQuery("high", Sign("<", Score(0, -99, 99))), GridQuery("one", HasLabel((0,)))]
+    problem = network_problem(IntNetwork(1, (int_layer([[1], [0]], [-4, -100]),), 2), (9,), queries)
+    assert proven(problem, b"\x41").counts == {"high": (4, 4), "one": (9, 9)}
+    assert proven(problem, b"\x00\x04\x40\xff\x00\x00\x40\xff\x00\x00").counts == {"high": (4, 4), "one": (9, 9)}
+    for stream in (b"\x40\xff\x00\x00", b"\x00\x05\x40\xff\x00\x00\x40\xff\x00\x00"):
+        with pytest.raises(RefutedError, match="not proven"):
+            proven(problem, stream)
+
+
+def test_open_leaves_stay_between_the_bounds(example):
+    problem, stream, counts = example
+    at = next(place for place, leaf in node_places(stream, problem) if leaf == tree.ENUMERATED)
+    found = proven(problem, stream[:at] + b"\x43" + stream[at + 1 :])
+    assert found.leaves["open"] == 1
+    assert len({high - low for low, high in found.counts.values()} - {0}) == 1
+    assert all(low <= counts[name][0] <= high for name, (low, high) in found.counts.items())
