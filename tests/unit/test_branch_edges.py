@@ -1,16 +1,20 @@
 """The engine `branch` where its words, doubles and buffers end: every count is one that a hand can make."""
 
+import random
 import time
 
 import numpy as np
 import pytest
-from random_networks import int_layer, network_problem, plain_count
+from random_networks import int_layer, network_problem, plain_count, random_network
 
 from quantify.engines import branch
 from quantify.engines.branch import BranchEngine
 from quantify.engines.branch_checkpoint import Checkpoints
 from quantify.engines.branch_plan import Tuning
+from quantify.evidence.certificates.check import check
 from quantify.ir.network import IntNetwork
+from quantify.ir.predicate import AnyOf, CountOf, HasLabel, Linear, Plus, Sign, Times, Within
+from quantify.ir.problem import GridQuery
 from quantify.resources import Limits, Progress
 
 HUGE = 1 << 130
@@ -98,3 +102,28 @@ def test_a_run_out_of_memory_leaves_the_last_checkpoint(tmp_path, monkeypatch):
         assert [(path, path.read_bytes()) for path in tmp_path.iterdir()] == before != []
         monkeypatch.setattr(branch._Run, "slices", slices)
         assert ends(problem, run) == exactly(problem) != stopped
+
+
+@pytest.mark.parametrize("op", ["<", "<=", "==", "!="])
+@pytest.mark.parametrize("seed", range(4))
+def test_conditions_are_counted_inside_expressions(seed, op):
+    """How many of several conditions hold, known on a box to lie between two numbers and no nearer."""
+    rng = random.Random(seed)
+    sizes = (12, 9)
+    network = random_network(rng, 2, 2, [3], ("relu",), 9, 40)
+    queries = []
+    for most in range(4):
+        parts = tuple(
+            rng.choice((Within(f, low, low + 5), Sign("<", Linear(((f, 1), (1 - f, -1)), rng.randint(-3, 3)))))
+            for f, low in ((0, 2), (0, 5), (1, 1), (1, 3))
+        )
+        queries.append(GridQuery(f"some {most}", Sign(op, Plus((CountOf(parts), Linear((), -most))))))
+        weighed = Plus((Times(Linear((), -2), CountOf(parts)), Linear(((0, 1),), most)))
+        queries.append(GridQuery(f"weighed {most}", AnyOf((HasLabel((0,)), Sign(op, weighed)))))
+    problem = network_problem(network, sizes, queries)
+    for tuning in (Tuning(), Tuning(leaf_points=1, loop_work=0, credit_points=1, local_points=0)):
+        engine = BranchEngine(tuning=tuning)
+        assert ends(problem, engine) == exactly(problem)
+        record = engine.run(problem, problem.cases[0], Limits(), Progress(), record=True).record
+        proven = check(problem, problem.cases[0], [record.stream], len(record.stream), Limits(), Progress())
+        assert proven.counts == exactly(problem)
