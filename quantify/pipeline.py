@@ -18,7 +18,7 @@ from quantify import discretise, properties, readers
 from quantify import engines as engine_room
 from quantify.engines import choice
 from quantify.engines.choice import choose_engine
-from quantify.errors import InputError, MissingToolError, UndecidedError
+from quantify.errors import ContradictionError, InputError, MissingToolError, UndecidedError
 from quantify.evidence import cases as case_evidence
 from quantify.evidence import second_ways, subject
 from quantify.evidence.totals import region_total
@@ -90,6 +90,18 @@ class Split:
 Keep = Callable[[Prepared, Split], None]
 
 
+class CountedApartError(ContradictionError):
+    """Two ways of counting disagree.
+
+    Args:
+        evidence: What is left to say: the case on which they do, and those after it, lie between nothing and all.
+    """
+
+    def __init__(self, error: ContradictionError, evidence: Evidence) -> None:
+        super().__init__(error.message, error.hint)
+        self.evidence = evidence
+
+
 def prepare(model_path: Path, property_path: Path, options: Options, progress: Progress) -> Prepared:
     """Read, validate, lower to integers, and compare the integers with the library's own predict.
 
@@ -137,9 +149,11 @@ def count(
         keep: Called after each case with its split tree; every case is then counted by `branch`.
 
     Raises:
-        QuantifyError: Bad input, a missing tool, a limit before anything was known, or ways that disagree.
+        CountedApartError: Ways of counting disagree.
+        QuantifyError: Bad input, a missing tool, or a limit before anything was known.
     """
     started = time.monotonic()
+    known_engine(options.engine)
     prepared = prepare(model_path, property_path, options, progress)
     with contextlib.ExitStack() as stack:
         kept = None if options.checkpoint is None else stack.enter_context(_checkpoints(options.checkpoint))
@@ -156,8 +170,6 @@ def _count_all(
 ) -> Evidence:
     problem, grid = prepared.problem, prepared.grid
     chosen = available_engines(options, kept)
-    if options.engine != "auto" and options.engine not in chosen:
-        raise unknown_engine(options.engine, chosen)
     if keep is not None and kept is not None:
         raise InputError("a count whose boxes are kept cannot be resumed", "leave out --checkpoint")
     if keep is not None and options.engine not in ("auto", "branch"):
@@ -165,29 +177,33 @@ def _count_all(
     cases: list[CaseEvidence] = []
     checks = list(prepared.checks)
     interrupted = False
+    apart: ContradictionError | None = None
     for number, (case, grid_case) in enumerate(zip(problem.cases, grid.cases, strict=True)):
         progress.update("counting", number, len(problem.cases))
-        evidence: CaseEvidence = case_evidence.unfinished(problem, grid, case, grid_case)
+        found: CaseEvidence = case_evidence.unfinished(problem, grid, case, grid_case)
         case_checks: tuple[Check, ...] = ()
-        if not (interrupted or options.limits.stopped()):
+        if not (interrupted or apart or options.limits.stopped()):
             try:
                 with stopped_by(options.limits.stop or Stop()):
-                    evidence, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress, keep)
+                    found, case_checks = _count_case(prepared, case, grid_case, chosen, options, progress, keep)
             except KeyboardInterrupt:
                 interrupted = True
+            except ContradictionError as error:
+                apart = error
+                checks.append(Check("contradiction", "failed", error.message))
             except UndecidedError:
                 if not options.limits.stopped():
                     raise
-        cases.append(evidence)
+        cases.append(found)
         checks.extend(case_checks)
     progress.update("counting", len(problem.cases), len(problem.cases))
     interrupted = interrupted or options.limits.stopped()
     if interrupted:
         checks.append(Check("interrupted", "warning", "stopped by the user; unfinished counts are bounds"))
     decided = all(_is_decided(c, case.total, chosen, options) for case in cases for c in case.counts.values())
-    complete = decided and not interrupted
+    complete = decided and not interrupted and apart is None
     checks.extend(_unfinished_work(cases, complete, kept))
-    return Evidence(
+    evidence = Evidence(
         model=subject.of_model(problem, grid),
         property=subject.of_property(problem),
         domain=subject.of_domain(problem),
@@ -197,6 +213,9 @@ def _count_all(
         complete=complete,
         seconds=time.monotonic() - started,
     )
+    if apart is not None:
+        raise CountedApartError(apart, evidence) from apart
+    return evidence
 
 
 def _is_decided(found: Count, total: int, known: Mapping[str, Engine], options: Options) -> bool:
@@ -224,11 +243,15 @@ def available_engines(options: Options, kept: Checkpoints | None = None) -> dict
     return found
 
 
-def unknown_engine(name: str, known: Mapping[str, object]) -> InputError:
-    """The error for an engine name that is not there."""
-    return InputError(
-        f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(sorted({*known, 'cnf'}))}"
-    )
+def known_engine(name: str) -> None:
+    """Refuse the name of an engine that is not there.
+
+    Raises:
+        InputError: It is none of those discovered, nor auto or cnf.
+    """
+    known = sorted({*engine_room.discover(), "cnf"})
+    if name not in ("auto", *known):
+        raise InputError(f"there is no engine called {name!r}", f"choose one of: auto, {', '.join(known)}")
 
 
 def _count_case(
@@ -436,6 +459,7 @@ def exit_code(evidence: Evidence) -> int:
 
 
 __all__ = [
+    "CountedApartError",
     "Options",
     "Prepared",
     "Split",
@@ -445,6 +469,7 @@ __all__ = [
     "count_cnf",
     "emit",
     "exit_code",
+    "known_engine",
     "prepare",
     "split_boxes",
 ]

@@ -113,7 +113,7 @@ def _run(
     shown.update(_name(job.row), place[0], place[1])
     with Store(create=True) as store:
         known = store.of_row(job.key)
-        if known is not None:
+        if known is not None and known.record.status == "ok":
             return _Done(job, "on record" if known.record.body["complete"] else "undecided", known.digest)
         if limits.stopped():
             return _Done(job, "not reached")
@@ -136,15 +136,25 @@ def _counted(job: _Job, plan: Plan, limits: Limits, trust_pickle: bool, shown: P
     from quantify.report import json as report_json
 
     options = _options(job.row, plan, limits, trust_pickle)
-    evidence = pipeline.count(job.row.model, job.row.source.path, options, shown)
+    apart = ""
+    try:
+        evidence = pipeline.count(job.row.model, job.row.source.path, options, shown)
+    except pipeline.CountedApartError as error:
+        evidence, apart = error.evidence, error.message
     if limits.stopped():
         return _Done(job, "not reached")
     body = report_json.to_dict(evidence)
     if body["model"]["sha256"] != job.model_sha256 or body["property"]["sha256"] != job.row.source.sha256:
         raise InputError(f"{job.row.model} or {job.row.source.path} changed while the batch ran", "run it again")
     body[records.BATCH] = {"row": job.key, "epsilon": None if job.row.epsilon is None else str(job.row.epsilon)}
-    record = readings.to_record(evidence, body, job.data, by_epsilon=job.row.epsilon is not None)
-    return _Done(job, "counted" if body["complete"] else "undecided", store.add(record))
+    digest = store.add(
+        readings.to_record(
+            evidence, body, job.data, by_epsilon=job.row.epsilon is not None, status="invalid" if apart else "ok"
+        )
+    )
+    if apart:
+        return _Done(job, "contradiction", digest, apart)
+    return _Done(job, "counted" if body["complete"] else "undecided", digest)
 
 
 def _options(row: Row, plan: Plan, limits: Limits, trust_pickle: bool) -> pipeline.Options:

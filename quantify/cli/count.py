@@ -137,6 +137,7 @@ def command(
         recording.check_store()
         # Before the count: what is hashed is then no newer than what was read.
         data = recording.data_refs(properties.data_files(properties.load(property_file)))
+    pipeline.known_engine(engine)
     options = pipeline.Options(
         engine=engine,
         counter=counter,
@@ -150,13 +151,19 @@ def command(
         gap=gap,
         checkpoint=checkpoint,
     )
-    with (
-        output.progress(quiet) as shown,
-        output.stoppable(limits),
-        _boxes(boxes_file) as boxes,
-        certifying.certificate(certificate, quiet) as certify,
-    ):
-        evidence = pipeline.count(model, property_file, options, shown, _all(boxes, certify))
+    try:
+        with (
+            output.progress(quiet) as shown,
+            output.stoppable(limits),
+            _boxes(boxes_file) as boxes,
+            certifying.certificate(certificate, quiet) as certify,
+        ):
+            evidence = pipeline.count(model, property_file, options, shown, _all(boxes, certify))
+    except pipeline.CountedApartError as error:
+        if recorded:
+            body = report_json.to_dict(error.evidence)
+            recording.record(readings.to_record(error.evidence, body, data, status="invalid"), quiet)
+        raise
     if not quiet and "-" not in (str(json_file), str(boxes_file)):
         from quantify.report import terminal
 

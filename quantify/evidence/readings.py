@@ -13,7 +13,7 @@ from quantify.evidence.proportions import proportion
 from quantify.ir.count import Count, Guarantee
 from quantify.ir.digits import plain
 from quantify.ir.evidence import CaseEvidence, Evidence, Rate
-from quantify.ir.record import DataRef, Draws, ModelRef, PropertyRef, Reading, Record
+from quantify.ir.record import DataRef, Draws, ModelRef, PropertyRef, Reading, Record, Status
 
 Form = Literal["share", "f1"]
 CELLS = ("tp", "fp", "tn", "fn")
@@ -34,6 +34,7 @@ def to_record(
     data: Iterable[DataRef] = (),
     created: str | None = None,
     by_epsilon: bool = False,
+    status: Status = "ok",
 ) -> Record:
     """The record of one `count`.
 
@@ -42,6 +43,7 @@ def to_record(
         data: The data files that the property names.
         created: When; now, unless given.
         by_epsilon: As of `from_evidence`.
+        status: `invalid` when ways of counting disagreed: no rule about its rates may pass.
     """
     engines = dict.fromkeys(count.engine for case in evidence.cases for count in case.counts.values())
     model, prop = evidence.model, evidence.property
@@ -53,6 +55,7 @@ def to_record(
         model=ModelRef(str(model["path"]), str(model["sha256"]), str(model["kind"])),
         property=PropertyRef(str(prop["name"]), str(prop["path"]), str(prop["sha256"])),
         data=tuple(data),
+        status=status,
         body=body,
     )
 

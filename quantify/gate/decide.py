@@ -8,6 +8,7 @@ evidence decides a rule does not depend on what it found.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -160,8 +161,9 @@ def _lifted(rule: Rule, selected: Selected, reason: Reason, source: Source) -> I
         yield Need("other", None, reading.need)
 
 
+KINDS = {"satisfaction": "safety", "violation": "safety", "robustness": "robustness", "class_share": "classes"}
+"""The kind of property that gives a metric; learnability gives the others."""
 COMMANDS = {
-    "property": "quantify count MODEL --property P.yaml --record",
     "suite": "quantify run MODEL --cases CASES --record",
     "transform": "quantify noise … --record",
     "recipe": "quantify seeds SEEDS.yaml --policy POLICY.yaml --record",
@@ -171,12 +173,26 @@ COMMANDS = {
 
 def _record_it(rule: Rule, selected: Selected) -> Need:
     about = rule.about or (_reading(selected.sources[0]).about if selected.sources else "transform")
+    if about == "property":
+        model, name = rule.model or "MODEL", selected.subject
+        prop = name if name.endswith((".yaml", ".yml")) else "P.yaml"
+        kind = KINDS.get(rule.metric, "learnability")
+        text = f"record it: quantify count {shlex.quote(model)} --property {shlex.quote(prop)} --record"
+        return Need("other", None, f"{text} ({rule.metric} is given by properties of the kind {kind})")
     return Need("other", None, f"record it: {COMMANDS[about]}")
 
 
 # --- contradictions --------------------------------------------------------------------------------------------------
 def _contradiction(sources: Sequence[Source]) -> Reason | None:
-    """Two statements about one rate that cannot both be true, by proof or but for one chance in a million."""
+    """Two statements about one rate that cannot both be true, by proof or but for one chance in a million.
+
+    A count whose own ways disagreed is both of them.
+    """
+    for source in sources:
+        if source.record.kind == "count" and source.record.status != "ok":
+            checks = source.record.body.get("checks", ())
+            said = "".join(f": {one['detail']}" for one in checks if one["name"] == "contradiction")
+            return Reason("contradiction", f"its own ways of counting disagree (record {source.digest[:12]}){said}")
     held = [(source, ends) for source in sources if (ends := _strict(_reading(source))) is not None]
     for place, (source, ends) in enumerate(held):
         for other, others in held[:place]:

@@ -51,7 +51,7 @@ def select(rule: Rule, policy: Policy, stored: Sequence[Stored], files: Files) -
     ]
     about = _of_subject(rule, every, files)
     if not about:
-        return (Selected(rule, rule.subject or "", None, (), _never(rule, every)),)
+        return (Selected(rule, rule.subject or "", None, (), _never(rule, every, stored)),)
     of_model = _of_model(rule, about, files)
     if not of_model:
         text = f"there is no evidence of {rule.metric} for {rule.model}"
@@ -87,13 +87,16 @@ def _is_of_file(record: Record, path: Path, now: str, files: Files) -> bool:
     return prop is not None and (prop.sha256 == now or files.same(prop.path) == str(path))
 
 
-def _never(rule: Rule, every: Sequence[_Candidate]) -> Reason:
+def _never(rule: Rule, every: Sequence[_Candidate], stored: Sequence[Stored]) -> Reason:
     known = dict.fromkeys(one.reading.subject for one in every)
     if rule.subject is None:
         return Reason("never_measured", f"{rule.metric} was never measured")
     close = suggest(rule.subject, known)
     verb = "counted" if rule.about == "property" else "measured"
-    return Reason("never_measured", f"{rule.metric} of {rule.subject!r} was never {verb}{close}")
+    readings = (reading for one in stored for reading in one.record.readings)
+    given = dict.fromkeys(one.metric for one in readings if (one.about, one.subject) == (rule.about, rule.subject))
+    other = f"; on record of it: {', '.join(given)}" if given else ""
+    return Reason("never_measured", f"{rule.metric} of {rule.subject!r} was never {verb}{close}{other}")
 
 
 # --- which model ---------------------------------------------------------------------------------------------------

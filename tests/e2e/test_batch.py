@@ -20,6 +20,8 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from quantify.cli.main import run as quantify_here
+from quantify.errors import ContradictionError
+from quantify.evidence import cases as case_evidence
 from quantify.evidence.store import Store
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -199,3 +201,26 @@ def test_killed_and_concurrent_batches_lose_nothing_and_repeat_nothing(
         after = rows_on_record(store)
         assert len(after) == many
         assert before.items() <= after.items()
+
+
+def test_a_row_whose_ways_disagree_is_on_record_as_such_and_counted_again(
+    plan: tuple[int, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.yaml").write_text("models: [m0.pkl]\nproperties: [p0.yaml, p1.yaml]\n")
+
+    def statuses() -> tuple[int, list[str]]:
+        capfd.readouterr()
+        code = quantify_here(["batch", "plan.yaml", "--json", "-"])
+        return code, [row["status"] for row in json.loads(capfd.readouterr().out)["rows"]]
+
+    def apart(*_: object) -> None:
+        raise ContradictionError("two ways of counting disagree")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(case_evidence, "what_counts_say", apart)
+        assert statuses() == (4, ["contradiction"] * 2)
+    with Store(tmp_path / ".quantify" / "evidence.db") as store:
+        assert [one.record.status for one in store.all()[0]] == ["invalid"] * 2
+    assert statuses() == (0, ["counted"] * 2)
+    assert statuses() == (0, ["on record"] * 2)

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ import pytest
 from ci_formats import read_junit, read_sarif
 from sklearn.tree import DecisionTreeClassifier
 
+from quantify import engines
 from quantify.evidence.store import Store
-from quantify.ir.count import Guarantee
+from quantify.ir.count import Count, Guarantee
 from quantify.ir.record import DataRef, Reading, Record
 from quantify.report.json import schema
 
@@ -198,3 +200,63 @@ def test_a_reader_that_went_away_changes_no_exit_code(words: str, tmp_path: Path
     assert done.returncode == expected
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
+
+
+def plant(planted: pytest.MonkeyPatch) -> None:
+    """Let the engine that is preferred count one violation too many."""
+    engine = engines.discover()["boxes"]
+    right = engine.count
+
+    def wrong(*arguments: Any) -> dict[str, Count]:
+        counts = dict(right(*arguments))
+        count = counts["violated"]
+        return counts | {"violated": replace(count, lower=count.lower + 1, upper=count.upper + 1)}
+
+    planted.setattr(engine, "count", wrong, raising=False)
+
+
+def test_ways_that_disagree_are_on_record_and_invalidate_the_rule(
+    here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as planted:
+        plant(planted)
+        done = here(*COUNT, "--cross-check")
+    assert done.returncode == 4
+    assert "the whole region" in done.stderr
+    rule = "rules:\n  - {id: unsafe, metric: violation, property: small, max: 1}\n"
+    (found,) = gate(rule, "INVALID", 4)["rules"]
+    (reason,) = found["reasons"]
+    assert reason["code"] == "contradiction"
+    assert "cannot be 256, the whole region" in reason["text"]
+    (source,) = found["evidence"]
+    with Store(tmp_path / ".quantify" / "evidence.db") as store:
+        ((stored,), _) = store.all()
+    assert stored.digest == source["digest"]
+    assert stored.record.status == "invalid"
+    assert {(reading.lower, reading.upper) for reading in stored.record.readings} == {(0, 1)}
+    # A count that is right does not take back that somebody counted otherwise.
+    here(*COUNT)
+    gate(rule, "INVALID", 4)
+
+
+def test_a_contradiction_that_nobody_records_leaves_no_evidence(
+    here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as planted:
+        plant(planted)
+        assert here(*[word for word in COUNT if word != "--record"], "--cross-check").returncode == 4
+    rule = "rules:\n  - {id: unsafe, metric: violation, property: small, max: 1}\n"
+    assert gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"][0]["reasons"][0]["code"] == "never_measured"
+
+
+def test_a_rate_that_the_property_does_not_give_is_said_to_be_none_of_its(
+    here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction
+) -> None:
+    rule = "model: model.pkl\nrules:\n  - {id: right, metric: accuracy, property: small, min: 0.5}\n"
+    (found,) = gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"]
+    (need,) = found["needs"]
+    assert "quantify count model.pkl --property P.yaml --record" in need["text"]
+    assert "learnability" in need["text"]
+    assert here(*COUNT).returncode == 0
+    (found,) = gate(rule, "INSUFFICIENT_EVIDENCE", 3)["rules"]
+    assert "on record of it: satisfaction, violation" in found["reasons"][0]["text"]
