@@ -64,6 +64,10 @@ class Limits:
         """Whether the deadline has passed, or a stop was asked for."""
         return self.stopped() or (self.deadline is not None and time.monotonic() >= self.deadline)
 
+    def why(self) -> str:
+        """Why work ends once `expired`."""
+        return "interrupted" if self.stopped() else "the time limit was reached"
+
     def stopped(self) -> bool:
         """Whether a stop was asked for."""
         return self.stop is not None and self.stop.is_set()

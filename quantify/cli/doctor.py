@@ -20,7 +20,7 @@ def examine(limits: Limits, progress: Progress) -> list[dict[str, Any]]:
 
     Status is ok, missing or wrong; only a tool that passed its calibration is ok.
     """
-    return [_cbmc(limits, progress), *_counters(limits, progress), _native(), *_libraries()]
+    return [_cbmc(limits, progress), *_counters(limits, progress), _native(), *_libraries(), *_extras()]
 
 
 def _entry(name: str, kind: str, required: bool, **rest: str) -> dict[str, Any]:
@@ -104,6 +104,28 @@ def _libraries() -> list[dict[str, Any]]:
     return found
 
 
+EXTRAS = (
+    ("onnx", "onnx", "reads .onnx"),
+    ("onnxruntime", "onnx", "answers for .onnx under --cross-check"),
+    ("tensorflow", "keras", "answers for .keras and .h5 under --cross-check"),
+    ("ai-edge-litert", "tflite", "answers for .tflite under --cross-check; tensorflow does so too"),
+)
+"""Optional libraries: the extra that brings them, and what they do."""
+
+
+def _extras() -> list[dict[str, Any]]:
+    from importlib import metadata
+
+    found = []
+    for name, extra, use in EXTRAS:
+        try:
+            found.append(_entry(name, "library", False, version=metadata.version(name), detail=use))
+        except metadata.PackageNotFoundError:
+            install = f"pip install 'quantify-ml[{extra}]'"
+            found.append(_entry(name, "library", False, status="missing", detail=use, install=install))
+    return found
+
+
 @click.command("doctor")
 @limit_options
 @output_options
@@ -133,7 +155,7 @@ MARKS = {"ok": "ok     ", "missing": "MISSING", "wrong": "WRONG  "}
 
 def _line(entry: dict[str, Any]) -> str:
     mark = "absent " if entry["status"] == "missing" and not entry["required"] else MARKS[entry["status"]]
-    parts = [f"{mark} {entry['name']:<13} {entry['version']:<12}", entry["detail"], entry["path"]]
+    parts = [f"{mark} {entry['name']:<14} {entry['version']:<12}", entry["detail"], entry["path"]]
     if entry["status"] != "ok" and entry["install"]:
         parts.append(f"→ {entry['install']}")
     return "  ".join(part for part in parts if part).rstrip()

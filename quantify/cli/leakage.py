@@ -87,23 +87,28 @@ def _text(found: Leakage) -> str:
     cases, total = found.suite.cases, len(found.suite.cases)
     lines = []
     if found.clean:
-        lines.append(f"clean: none of {total:,} cases is among {found.rows:,} training rows")
+        lines.append(f"clean: none of {_many(total, 'case')} is among {_many(found.rows, 'training row')}")
     else:
         lines.append(
-            f"leaked: {len(found.found):,} of {total:,} cases are among {found.rows:,} training rows; "
+            f"leaked: {len(found.found):,} of {_many(total, 'case')} {'is' if len(found.found) == 1 else 'are'} among "
+            f"{_many(found.rows, 'training row')}; "
             f"no rate on {found.suite.path} may be believed"
         )
-        lines += [f"  {cases[at].id}: {rows:,} rows" for at, rows in list(found.found.items())[:SHOWN]]
+        lines += [f"  {cases[at].id}: {_many(rows, 'row')}" for at, rows in list(found.found.items())[:SHOWN]]
         if len(found.found) > SHOWN:
             lines.append(f"  and {len(found.found) - SHOWN:,} more: --json FILE lists them all")
     lines.append(f"  compared: {', '.join(found.fields)}")
     if found.near is not None:
         lines.append(
             f"near duplicates (share of {found.threshold:g} or more; one just above it may be missed): "
-            f"{len(found.near):,} cases"
+            f"{_many(len(found.near), 'case')}"
         )
         lines += [
-            f"  {cases[at].id}: {one.rows:,} rows, the closest shares {float(one.similarity):.3f}"
+            f"  {cases[at].id}: {_many(one.rows, 'row')}, the closest shares {float(one.similarity):.3f}"
             for at, one in list(found.near.items())[:SHOWN]
         ]
     return "\n".join(lines)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -126,6 +126,8 @@ def _run(arguments: list[str] | None) -> int:
         return 3
     except click.ClickException as error:
         error.show()
+        if isinstance(error, click.MissingParameter) and error.param is not None:
+            click.echo(f"  hint: {_missing(error.param)}", err=True)
         return 2
     except KeyboardInterrupt:
         report("stopped by the user before anything was counted")
@@ -147,6 +149,16 @@ def _run(arguments: list[str] | None) -> int:
             "this is a defect of quantify, no number was given: run again with QUANTIFY_TRACEBACK=1 and report it",
         )
         return 3
+
+
+def _missing(parameter: click.Parameter) -> str:
+    """What to type where a parameter is missing."""
+    if not isinstance(parameter, click.Option):
+        return f"give {parameter.metavar or str(parameter.name).upper()}; --help lists the arguments"
+    name = parameter.opts[-1]
+    example = "; quantify init writes an example" if name == "--property" else ""
+    said = f": {parameter.help.rstrip('.')}" if parameter.help else ""
+    return f"add {name} {parameter.metavar or 'VALUE'}{said}{example}"
 
 
 def report(message: str, hint: str = "") -> None:

@@ -95,7 +95,7 @@ class CnfEngine:
         counter: Counter | None = None
         counts: dict[str, Count] = {}
         for number, query in enumerate(case.queries):
-            progress.update(f"CBMC and {self.counter}: {query.name}", number, len(case.queries))
+            progress.update(f"CBMC and {self.counter}: {query.name!r}, count", number + 1, len(case.queries))
             started = time.monotonic()
             try:
                 counter = counter or self._trusted_counter(limits)
@@ -115,7 +115,6 @@ class CnfEngine:
                     digest=digest,
                     note=f"cut short: {error.message}",
                 )
-        progress.update(f"CBMC and {self.counter}", len(case.queries), len(case.queries))
         return counts
 
     def witness(self, problem: GridProblem, case: GridCase, query: GridQuery, limits: Limits) -> tuple[int, ...] | None:

@@ -33,7 +33,6 @@ WORKSPACES = 2
 """Diagram managers that are kept."""
 PATHS = 20_000
 """Leaves after which an estimate stops looking."""
-LATE = "the time limit was reached"
 
 Key = tuple[tuple[int, ...], tuple[int, ...], Ball | None]
 
@@ -130,13 +129,13 @@ class _Run:
 
     def _look_at_clock(self) -> None:
         if self._limits.expired():
-            raise Stopped(LATE)
+            raise Stopped(self._limits.why())
 
     def count(self, query: GridQuery) -> Count:
         """The count of one query, or the bounds that were proven."""
         started = time.monotonic()
         lower, unknown = 0, self._unseen
-        notes = {LATE} if unknown else set()
+        notes = {self._limits.why()} if unknown else set()
         for predicate, leaves in self._by_predicate(query):
             done = 0
             try:

@@ -135,7 +135,7 @@ class BoxesEngine:
                 self.name,
                 time.monotonic() - started,
                 digest,
-                note="" if lower == upper else "stopped at the time limit",
+                note="" if lower == upper else limits.why(),
             )
         return counts
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -128,7 +129,7 @@ class BranchEngine:
         try:
             if run.size:
                 self._work(run, limits, progress)
-            return self._outcome(run, time.monotonic() - started)
+            return self._outcome(run, limits, time.monotonic() - started)
         finally:
             run.close()
 
@@ -164,19 +165,19 @@ class BranchEngine:
         if run.checkpoint is not None and run.status != NO_MEMORY:
             run.save()
 
-    def _outcome(self, run: _Run, seconds: float) -> Outcome:
+    def _why(self, run: _Run, share: Fraction, limits: Limits) -> str:
+        """Why a part of the region is open."""
+        if self.gap is not None and share <= self.gap:
+            return "the gap was reached"
+        if run.status == NO_MEMORY:
+            return "memory ran out"
+        return limits.why()
+
+    def _outcome(self, run: _Run, limits: Limits, seconds: float) -> Outcome:
         share = run.open_share()
         note = ""
         if share:
-            reached = self.gap is not None and share <= self.gap
-            reason = (
-                "the gap was reached"
-                if reached
-                else "memory ran out"
-                if run.status == NO_MEMORY
-                else "the limit was reached"
-            )
-            note = f"{float(share):.3g} of the region is open: {reason}"
+            note = f"{_percent(share)} open: {self._why(run, share, limits)}"
             if run.status == NO_MEMORY and share == 1:
                 raise UndecidedError("memory ran out before anything was proven", "raise --memory")
         inside, outside = run.totals()
@@ -476,6 +477,12 @@ class _Run:
             cast("uint64_t[]", labels), count, inside, outside,
         )  # fmt: skip
         return self._joined(inside, self._extra_in), self._joined(outside, self._extra_out)
+
+
+def _percent(share: Fraction) -> str:
+    """Three digits, rounded up."""
+    up = Context(prec=3, rounding=ROUND_CEILING)
+    return f"{float(up.divide(Decimal(100 * share.numerator), Decimal(share.denominator))):g} %"
 
 
 def _first(scores: Any, points: Any, query: GridQuery) -> tuple[int, ...] | None:

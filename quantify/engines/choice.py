@@ -32,7 +32,7 @@ def choose_engine(grid: GridProblem, case: GridCase, known: Mapping[str, Engine]
         reason = refusal(known[wanted], grid, case)
         if reason is not None:
             raise InputError(f"engine {wanted} cannot count this: {reason}", "use --engine auto")
-        return known[wanted], "chosen by the user"
+        return known[wanted], f"{wanted}: chosen by the user"
     automatic = [engine for engine in known.values() if engine.automatic]
     refusals: list[str] = []
     for group in (

@@ -146,7 +146,7 @@ class MarginsEngine:
             exact = low == high
             counts[query.name] = Count(
                 low, high, Guarantee.EXACT if exact else Guarantee.BOUNDS, self.name, seconds, digest,
-                note="stopped at the time limit" if stopped and not exact else "",
+                note=limits.why() if stopped and not exact else "",
             )  # fmt: skip
         return counts
 

@@ -257,3 +257,21 @@ def test_missing_values_need_a_model_that_takes_them(quantify: Run, tmp_path: Pa
     done = quantify("count", "model.pkl", "--property", "property.yaml")
     if done.returncode != 0:
         refused(done, "missing")
+
+
+def test_an_unknown_engine_is_refused_before_anything_is_read(quantify: Run, tmp_path: Path) -> None:
+    refused(quantify("count", "none.pkl", "--property", "none.yaml", "--engine", "bracnh"), "'bracnh'", "branch")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("count", "model.pkl"), "hint: add --property P.yaml: What to count, and where; quantify init writes"),
+        (("verify", "model.pkl"), "hint: add --certificate FILE"),
+        (("verify",), "hint: give MODEL"),
+    ],
+)
+def test_what_is_missing_is_named_with_what_to_type(quantify: Run, words: tuple[str, ...], hint: str) -> None:
+    done = quantify(*words)
+    assert done.returncode == 2
+    assert hint in done.stderr

@@ -197,7 +197,7 @@ def test_a_gap_is_reached_or_not(quantify: Run, truth: int) -> None:
     satisfied = found["counts"]["satisfied"]
     low, high = violated(missed)
     assert high - low > size / 100
-    assert "of the region is open: the limit was reached" in found["counts"]["violated"]["note"]
+    assert "% open: the time limit was reached" in found["counts"]["violated"]["note"]
     # Proven in, proven out and open are told: what one may still gain is what the other may still lose.
     assert int(satisfied["upper"]) - int(satisfied["lower"]) == high - low
     told = f"proven: satisfied {int(satisfied['lower']):,}, violated {low:,}; open: {high - low:,}; of {size:,} inputs"

@@ -54,6 +54,9 @@ def test_a_clean_suite_passes_and_a_planted_copy_is_found(
     shown = json.loads(quantify("evidence", "show", "latest", "--json", "-").stdout)["record"]
     assert (shown["status"], shown["body"]) == ("invalid", told)
     assert [data["role"] for data in shown["data"]] == ["cases", "training"]
+    told = quantify("leakage", "--cases", "suite.jsonl", "--training", "training.jsonl").stdout
+    assert "1 of 30 cases is among 501 training rows" in told
+    assert "case-7: 1 row\n" in told
 
 
 def test_nothing_of_the_training_data_is_kept_or_shown(
