@@ -254,7 +254,8 @@ class Checker:
             others = [i for i in range(self.labels) if i != j]
             at = np.flatnonzero(best == j)
             if others:
-                out[np.ix_(np.array(others), at)] = ~self.beaten(tuple((j, i) for i in others), hidden.at(at), narrow=True)
+                pairs = tuple((j, i) for i in others)
+                out[np.ix_(np.array(others), at)] = ~self.beaten(pairs, hidden.at(at), narrow=True)
         return out
 
     def beaten(self, pairs: tuple[tuple[int, int], ...], hidden: forms.Forms, narrow: bool) -> Any:
