@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from collections.abc import Callable
 from fractions import Fraction
@@ -36,12 +38,16 @@ class FractionType(click.ParamType[Fraction]):
 
 
 class NamesType(click.ParamType[tuple[str, ...]]):
-    """Names separated by commas."""
+    """Names separated by commas; one with a comma in it is put in quotes, as in a CSV file."""
 
     name = "names"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = tuple(name.strip() for name in value.split(","))
+        try:
+            (cells,) = csv.reader(io.StringIO(value, newline=""), skipinitialspace=True, strict=True)
+        except (csv.Error, ValueError):
+            self.fail(f"{value!r}: write names as in the first line of a CSV file", param, ctx)
+        names = tuple(name.strip() for name in cells)
         if not all(names):
             self.fail(f"{value!r} has an empty name", param, ctx)
         return names

@@ -211,6 +211,9 @@ def _key(key: Scalar, coding: Coding) -> int:
         return coding.code(None)
     if isinstance(key.value, int | Fraction) and not isinstance(key.value, bool):
         return coding.code(key.value)
+    quoted = yaml.exact_decimal(key.text)  # JSON has quotes around every key
+    if quoted is not None:
+        return coding.code(quoted)
     if coding.values is None:
         fail(key, f"{key.text!r} is no number, and {coding.name!r} is one in the test table", "write a number")
     return coding.code(key.text)

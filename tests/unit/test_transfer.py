@@ -363,6 +363,17 @@ def test_numbers_stand_for_their_bins(write: Write, tmp_path: Path) -> None:
     assert (made.loss, made.untested, made.outside) == pytest.approx((0.5, 0.2, 0.2))
 
 
+def test_numbers_in_quotes_are_numbers_where_the_test_set_has_some(write: Write, tmp_path: Path) -> None:
+    few = [(x % 2, x % 4) for x in range(40)]  # the loss is 1 where x is odd
+    many = [(int(x >= 50), x) for x in range(101)]
+    for rows, text in ((few, '{"x": {"1": 0.75, "2.0": 0.25}}'), (many, '{"x": {"75": 0.75, "3": 0.25}}')):
+        marginals = tmp_path / "m.yaml"
+        marginals.write_text(text)
+        made = answer(write("t.csv", "loss,x", rows), splits=2, marginals=marginals).prediction
+        assert made is not None
+        assert (made.loss, made.untested) == (0.75, 0)
+
+
 def test_the_maximum_loss(write: Write) -> None:
     inside = write("a.csv", "loss,x", [("0.25", 0), ("0.5", 1)])
     far = write("o.csv", "x", [(9,)])
