@@ -26,6 +26,7 @@ COMMANDS = {
     "slices": "Say on which parts of a table a model does worst.",
     "transfer": "Predict the loss in another operating domain.",
     "noise": "Count the answers that declared changes of the cases flip.",
+    "evolve": "Evolve small changes that make a selector of algorithms wrong.",
     "gate": "Decide by a policy, from the evidence on record.",
     "evidence": "List, show, export and verify what was recorded.",
     "doctor": "Show every tool, where it is, and whether it counts correctly.",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, TextIO, cast
 
 from quantify.errors import InputError
 from quantify.resources import Limits, Progress
@@ -40,6 +40,12 @@ def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` in one step; `-` is stdout. Raises as `opened` does."""
     with opened(path) as file:
         file.write(text if text.endswith("\n") else text + "\n")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path` in one step; `-` is stdout. Raises as `opened` does."""
+    with opened(path) as file:
+        cast(TextIO, file).buffer.write(data)
 
 
 @contextlib.contextmanager

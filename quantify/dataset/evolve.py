@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import joblib
 import numpy as np
@@ -40,6 +40,14 @@ from quantify.resources import Limits, Progress
 
 BATCH = 1024
 """Instances that are judged in one call, where they are not a population."""
+
+
+class ModelSelector(Selector, Protocol):
+    """A selector that is in a file."""
+
+    @property
+    def ref(self) -> ModelRef:
+        """The file."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,7 @@ class Job:
 def search(
     table: Table,
     domain: Domain,
-    selector: Selector,
-    ref: ModelRef,
+    selector: ModelSelector,
     settings: Settings,
     limits: Limits,
     progress: Progress,
@@ -89,7 +96,6 @@ def search(
     The outcome depends on the arguments and `limits.seed` alone: not on the workers, nor on where it was interrupted.
 
     Args:
-        ref: The file of the selector.
         checkpoint: Where finished trials are kept, and taken up again.
 
     Raises:
@@ -108,7 +114,7 @@ def search(
             "check --solvers (the order of the outputs), --scale and the sizes",
         )
     question = Question(domain, selector, settings, limits.seed)
-    about = _about(table, domain, ref, settings, limits.seed)
+    about = _about(table, domain, selector.ref, settings, limits.seed)
     with Trials(checkpoint, about) as trials:
         jobs = {row: Job(row, SCREENING, table.instances[row], int(judged.winners[row])) for row in rows}
         _run(question, _screenings(jobs, settings, trials), trials, limits, progress, "trying random masks")
@@ -128,8 +134,8 @@ def search(
     )
     given, length = table.instances.shape
     return Evolved(
-        ref, table.data, table.source, given, length, domain.describe(), settings, limits.seed, excluded, searched,
-        unfinished, reading,
+        selector.ref, table.data, table.source, given, length, domain.describe(), settings, limits.seed, excluded,
+        searched, unfinished, reading,
     )  # fmt: skip
 
 

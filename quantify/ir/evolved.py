@@ -155,3 +155,43 @@ class Evolved:
     def of(self, category: Category) -> tuple[Searched, ...]:
         """The instances of a class."""
         return tuple(one for one in self.searched if one.category == category)
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Of an instance's median fitness with the median of one of `STATISTICS`, over the perturbable instances."""
+
+    statistic: str
+    instances: int
+    spearman: float | None
+    """None: fewer than three instances, or all alike."""
+    p_value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quartiles:
+    """Of some numbers, by linear interpolation."""
+
+    q1: float
+    median: float
+    q3: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the document tells of a data set (sections 4 and 5). Everything but `classes` is of the perturbable ones."""
+
+    classes: dict[str, dict[Category, int]]
+    """Solver → class → instances that it wins."""
+    success_rate: float | None
+    """Share of the instances that are not fragile for which evolution found a mask; None: there are none."""
+    queries: float | None
+    """Median over the instances."""
+    kinds: dict[Kind, int]
+    run_fitness: Quartiles | None
+    """Of the greatest fitness of each run."""
+    unique_total: int
+    unique_median: float | None
+    medians: dict[str, float]
+    """Median over the instances of their medians of `STATISTICS`."""
+    correlations: tuple[Correlation, ...]

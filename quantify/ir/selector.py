@@ -31,8 +31,9 @@ class Selector(Protocol):
 class Domain(Protocol):
     """Instances, two solvers for them, and how an instance may be changed."""
 
-    solvers: tuple[str, str]
-    """Names, in the order of the selector's outputs."""
+    @property
+    def solvers(self) -> tuple[str, str]:
+        """Names, in the order of the selector's outputs."""
 
     def check(self, instances: Instances) -> None:
         """Refuse rows that are no instances of the domain.
