@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
+import itertools
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from quantify.ir.evolved import CATEGORIES, KINDS, STATISTICS, Correlation, Evolved, Quartiles, Searched, Summary
 
 FEWEST = 3
 """Instances below which a rank correlation says nothing."""
+PERMUTED = 8
+"""Instances whose orders are all tried for a p-value."""
+Ranks = NDArray[np.float64]
 
 
 def summarise(evolved: Evolved) -> Summary:
@@ -37,15 +43,29 @@ def summarise(evolved: Evolved) -> Summary:
 
 
 def correlation(found: Sequence[Searched], statistic: str) -> Correlation:
-    """Spearman's rank correlation (section 5.2, table 2), with the p-value of scipy."""
+    """Spearman's rank correlation (section 5.2, table 2) with its two-sided p-value."""
     fitness = [one.median_fitness for one in found]
     values = [one.medians[statistic] for one in found]
     if len(found) < FEWEST or len(set(fitness)) == 1 or len(set(values)) == 1:
         return Correlation(statistic, len(found), None, None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a perfect correlation divides by zero on the way to p = 0
-        rank, p_value = stats.spearmanr(fitness, values)
-    return Correlation(statistic, len(found), float(rank), None if np.isnan(p_value) else float(p_value))
+    x, y = stats.rankdata(fitness), stats.rankdata(values)
+    rank = min(1.0, max(-1.0, float(np.corrcoef(x, y)[0, 1])))
+    return Correlation(statistic, len(found), rank, _p_value(x, y, rank))
+
+
+def _p_value(x: Ranks, y: Ranks, rank: float) -> float:
+    """By all permutations of a few instances; of more, by Student's t distribution with n − 2 degrees of freedom."""
+    count = len(x)
+    if count <= PERMUTED:
+        orders = np.array(list(itertools.permutations(y - y.mean())))
+        products = np.abs(orders @ (x - x.mean()))
+        observed = abs(float((x - x.mean()) @ (y - y.mean())))
+        return float((products >= observed - 1e-9).mean())
+    if 1 - abs(rank) < 1e-12:  # t is infinite: only orders that exchange equal values do as well, or the reverse ones
+        same = math.prod(math.factorial(int(times)) for times in np.unique(y, return_counts=True)[1])
+        return float(Fraction(2 * same, math.factorial(count)))
+    t = rank * math.sqrt((count - 2) / (1 - rank * rank))
+    return float(2 * stats.t.sf(abs(t), count - 2))
 
 
 def _median(values: Sequence[float]) -> float | None:
