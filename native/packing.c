@@ -10,69 +10,65 @@
 #include <string.h>
 
 enum { BEST_FIT, FIRST_FIT };
-/* Bins are looked through in blocks that know the most room in them. */
-enum { BLOCK = 16 };
 
 typedef struct {
-    int32_t *room;       /* of each bin, in the order of opening */
-    int32_t *most;       /* of each block of bins */
-    int32_t *with_room;  /* number of bins by their room */
-    uint64_t *any;       /* bit r: some bin has room r */
+    int32_t *open;       /* first fit: room of the bins that some item still fits into, in the order of opening */
+    int32_t *with_room;  /* best fit: number of bins by their room; bins with equal room are alike */
+    uint64_t *any;       /* bit r: with_room[r] is not 0 */
     int64_t words;
+    int64_t squares;     /* so far */
+    int32_t bins;
 } packing;
 
-/* The bin with the least room that is enough. Bins with equal room are alike: what matters is only the room left. */
-static int32_t best_fit(packing *p, int32_t size, int32_t capacity, int32_t bins)
+/* An item into a bin with this much room: the bin's square grows. Returns the room that is left. */
+static inline int32_t put(packing *p, int32_t room, int32_t size, int32_t capacity)
 {
-    int64_t word = size >> 6;
-    uint64_t left = p->any[word] & (~UINT64_C(0) << (size & 63));
-    while (left == 0 && ++word < p->words) left = p->any[word];
-    int32_t room = capacity;
-    if (left) {
-        room = (int32_t)(word << 6) + __builtin_ctzll(left);
-        if (--p->with_room[room] == 0) p->any[room >> 6] &= ~(UINT64_C(1) << (room & 63));
-    } else {
-        bins++;
-    }
-    room -= size;
-    if (p->with_room[room]++ == 0) p->any[room >> 6] |= UINT64_C(1) << (room & 63);
-    return bins;
+    int64_t before = capacity - room, after = before + size;
+    p->squares += after * after - before * before;
+    return room - size;
 }
 
-/* The first bin, in the order of opening, with enough room. */
-static int32_t first_fit(packing *p, int32_t size, int32_t capacity, int32_t bins)
+/* Each item into the bin with the least room that is enough. */
+static void best_fit(packing *p, const int32_t *items, int64_t length, int32_t capacity)
 {
-    int32_t block = 0, blocks = (bins + BLOCK - 1) / BLOCK;
-    while (block < blocks && p->most[block] < size) block++;
-    int32_t bin = bins;
-    if (block < blocks) {
-        bin = block * BLOCK;
-        while (p->room[bin] < size) bin++;
-    } else {
-        block = bins / BLOCK;
-        p->room[bins++] = capacity;
+    memset(p->with_room, 0, sizeof(int32_t) * ((size_t)capacity + 1));
+    memset(p->any, 0, sizeof(uint64_t) * (size_t)p->words);
+    for (int64_t i = 0; i < length; i++) {
+        int32_t size = items[i], room = capacity;
+        int64_t word = size >> 6;
+        uint64_t enough = p->any[word] & (~UINT64_C(0) << (size & 63));
+        while (enough == 0 && ++word < p->words) enough = p->any[word];
+        if (enough) {
+            room = (int32_t)(word << 6) + __builtin_ctzll(enough);
+            if (--p->with_room[room] == 0) p->any[room >> 6] &= ~(UINT64_C(1) << (room & 63));
+        } else {
+            p->bins++;
+        }
+        room = put(p, room, size, capacity);
+        if (p->with_room[room]++ == 0) p->any[room >> 6] |= UINT64_C(1) << (room & 63);
     }
-    p->room[bin] -= size;
-    int32_t most = 0, end = (block + 1) * BLOCK < bins ? (block + 1) * BLOCK : bins;
-    for (int32_t i = block * BLOCK; i < end; i++) most = p->room[i] > most ? p->room[i] : most;
-    p->most[block] = most;
-    return bins;
 }
 
-static int64_t squares_of(const packing *p, int32_t solver, int32_t capacity, int32_t bins)
+/* Each item into the first bin, in the order of opening, with enough room. */
+static void first_fit(packing *p, const int32_t *items, int64_t length, int32_t capacity)
 {
-    int64_t sum = 0;
-    if (solver == FIRST_FIT) {
-        for (int32_t i = 0; i < bins; i++) sum += (int64_t)(capacity - p->room[i]) * (capacity - p->room[i]);
-        return sum;
-    }
-    for (int64_t word = 0; word < p->words; word++) {
-        for (uint64_t left = p->any[word]; left; left &= left - 1) {
-            int32_t room = (int32_t)(word << 6) + __builtin_ctzll(left);
-            sum += (int64_t)(capacity - room) * (capacity - room) * p->with_room[room];
+    int32_t smallest = capacity;
+    for (int64_t i = 0; i < length; i++) smallest = items[i] < smallest ? items[i] : smallest;
+    int64_t count = 0;
+    for (int64_t i = 0; i < length; i++) {
+        int32_t size = items[i], *open = p->open;
+        int64_t bin = 0;
+        while (bin < count && open[bin] < size) bin++;
+        if (bin == count) {
+            open[count++] = capacity;
+            p->bins++;
+        }
+        open[bin] = put(p, open[bin], size, capacity);
+        if (open[bin] < smallest) {
+            count--;
+            for (; bin < count; bin++) open[bin] = open[bin + 1];
         }
     }
-    return sum;
 }
 
 /* sizes: count rows of length items, each from 1 to capacity < 2^20, length < 2^20, so that sums of squares stay below
@@ -81,26 +77,18 @@ int32_t packing_pack(const int32_t *sizes, int64_t count, int64_t length, int32_
                      int64_t *squares, int32_t *bins)
 {
     packing p = {.words = (capacity >> 6) + 1};
-    p.room = malloc(sizeof(int32_t) * (size_t)(length + 1));
-    p.most = malloc(sizeof(int32_t) * (size_t)(length / BLOCK + 1));
-    p.with_room = calloc((size_t)capacity + 1, sizeof(int32_t));
-    p.any = calloc((size_t)p.words, sizeof(uint64_t));
-    int32_t failed = !p.room || !p.most || !p.with_room || !p.any;
+    p.open = malloc(sizeof(int32_t) * (size_t)(length + 1));
+    p.with_room = malloc(sizeof(int32_t) * ((size_t)capacity + 1));
+    p.any = malloc(sizeof(uint64_t) * (size_t)p.words);
+    int32_t failed = !p.open || !p.with_room || !p.any;
     for (int64_t row = 0; row < count && !failed; row++) {
-        const int32_t *items = sizes + row * length;
-        int32_t opened = 0;
-        if (solver == BEST_FIT) {
-            memset(p.with_room, 0, sizeof(int32_t) * ((size_t)capacity + 1));
-            memset(p.any, 0, sizeof(uint64_t) * (size_t)p.words);
-            for (int64_t i = 0; i < length; i++) opened = best_fit(&p, items[i], capacity, opened);
-        } else {
-            for (int64_t i = 0; i < length; i++) opened = first_fit(&p, items[i], capacity, opened);
-        }
-        bins[row] = opened;
-        squares[row] = squares_of(&p, solver, capacity, opened);
+        p.squares = 0;
+        p.bins = 0;
+        (solver == BEST_FIT ? best_fit : first_fit)(&p, sizes + row * length, length, capacity);
+        squares[row] = p.squares;
+        bins[row] = p.bins;
     }
-    free(p.room);
-    free(p.most);
+    free(p.open);
     free(p.with_room);
     free(p.any);
     return failed ? -1 : 0;
