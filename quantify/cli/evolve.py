@@ -13,7 +13,7 @@ from quantify.cli.options import FILE, limit_options, limits_from, output_option
 from quantify.errors import InputError
 
 if TYPE_CHECKING:
-    from quantify.dataset.evolve import ModelSelector
+    from quantify.dataset.evolve import ModelSelector, Scores
     from quantify.ir.evolved import Evolved, Summary
     from quantify.ir.selector import Domain
 
@@ -99,6 +99,7 @@ class Decimal(click.ParamType[Fraction]):
 @click.option("--stop-at-first", is_flag=True, help="End a run with its first adversarial mask.")
 @click.option("--checkpoint", type=FILE, metavar="FILE", help="Keep finished runs in FILE, and go on from there.")
 @click.option("--found", "found_file", type=FILE, metavar="FILE.npz", help="Write the adversarial instances.")
+@click.option("--cross-check", "crossed", is_flag=True, help="Ask the model's library (Keras) about what was found.")
 @limit_options
 @output_options
 @click.option("--html", "html_file", type=FILE, metavar="FILE", help="Write a page with fitness curves and masks.")
@@ -115,6 +116,7 @@ def command(
     offset: Fraction,
     checkpoint: Path | None,
     found_file: Path | None,
+    crossed: bool,
     timeout: float | None,
     memory: int | None,
     seed: int,
@@ -145,8 +147,12 @@ def command(
     domain = _domain(domain_name, solvers, capacity, sizes)
     with output.progress(quiet) as shown, output.stoppable(limits):
         selector = _selector(model, function, scale, offset)
+        library = _library(selector) if crossed else None
         table = instances.load(source, domain, seed)
         evolved = evolve.search(table, domain, selector, settings, limits, shown, checkpoint)
+        if library is not None:
+            shown.update("asking the library")
+            evolved = evolve.cross_check(evolved, table, selector, library)
     summary = evolve_summary.summarise(evolved)
     if not quiet and "-" not in (str(json_file), str(html_file)):
         click.echo(terminal.view_to_text(report.of_evolved(evolved, summary)), nl=False)
@@ -191,6 +197,14 @@ def _selector(model: Path | None, function: str | None, scale: Fraction, offset:
         return black_box.CallableSelector(function)
     assert model is not None
     return recurrent.load(model, scale=scale, offset=offset)
+
+
+def _library(selector: ModelSelector) -> Scores:
+    from quantify.dataset.recurrent import RecurrentSelector
+
+    if not isinstance(selector, RecurrentSelector):
+        raise InputError("--cross-check with --callable: there is no library to ask", "leave out --cross-check")
+    return selector.library()
 
 
 def _to_record(evolved: Evolved, summary: Summary) -> Any:

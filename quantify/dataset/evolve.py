@@ -27,6 +27,7 @@ from quantify.ir.evolved import (
     STATISTICS,
     Best,
     Category,
+    CrossCheck,
     Evolved,
     Excluded,
     Kind,
@@ -38,6 +39,8 @@ from quantify.ir.record import DataRef, Draws, ModelRef
 from quantify.ir.selector import TIE, Domain, Instances, Selector
 from quantify.resources import Limits, Progress
 
+Scores = Callable[[Instances], NDArray[np.float64]]
+"""What a network's own library says of instances: probabilities [n, 2]."""
 BATCH = 1024
 """Instances that are judged in one call, where they are not a population."""
 
@@ -133,10 +136,32 @@ def search(
         "adversarial_rate", "table", table.name, Draws(hits, len(rows), unknown=unsure), support=len(rows)
     )
     given, length = table.instances.shape
+    note = getattr(selector, "note", None)
     return Evolved(
         selector.ref, table.data, table.source, given, length, domain.describe(), settings, limits.seed, excluded,
-        searched, unfinished, reading,
+        searched, unfinished, reading, () if note is None else (note,),
     )  # fmt: skip
+
+
+def cross_check(evolved: Evolved, table: Table, selector: Selector, library: Scores) -> Evolved:
+    """Ask the network's library about the instances and about every adversarial one that is reported.
+
+    Raises:
+        ContradictionError: It is right about one that is called adversarial.
+    """
+    found = [(one.row, best) for one in evolved.searched for best in one.found]
+    largest = float(np.abs(library(table.instances) - selector.scores(table.instances)).max())
+    if found:
+        scores = library(np.array([best.instance for _, best in found]))
+        largest = max(largest, float(np.abs(scores - np.array([best.scores for _, best in found])).max()))
+        for (row, best), told in zip(found, scores, strict=True):
+            if not told[1 - best.winner] > told[best.winner]:
+                raise ContradictionError(
+                    f"row {row}, run {best.run}: the library is right about an instance that is called adversarial: "
+                    f"{told.tolist()}, natively {list(best.scores)}",
+                    "believe nothing of this search, and report it: it is a defect",
+                )
+    return replace(evolved, cross_check=CrossCheck(len(table.instances), len(found), largest))
 
 
 def exclusions(judged: Judged) -> dict[int, Excluded]:

@@ -52,7 +52,7 @@ def load(source: str, domain: Domain, seed: int) -> Table:
         raise InputError(f"{source}: cannot be read: {error.strerror}", "give a .npy file") from None
     instances = _matrix(source, data)
     sha256 = hashlib.sha256(data).hexdigest()
-    return Table(instances, source, path.stem, DataRef("table", source, sha256, len(instances)))
+    return Table(instances, source, path.name, DataRef("table", source, sha256, len(instances)))
 
 
 def _matrix(source: str, data: bytes) -> Instances:

@@ -123,6 +123,18 @@ class Searched:
     """Adversarial instances, at most one a trial, each verified."""
 
 
+@dataclass(frozen=True, slots=True)
+class CrossCheck:
+    """What the network's own library says, where it was asked."""
+
+    instances: int
+    """As they are."""
+    adversarial: int
+    """Strongest ones, one a trial that found any."""
+    largest: float
+    """Largest difference between two probabilities."""
+
+
 @dataclass(frozen=True)
 class Evolved:
     """The whole search."""
@@ -145,6 +157,10 @@ class Evolved:
     """Rows that a limit left without an answer."""
     reading: Reading
     """`adversarial_rate`."""
+    notes: tuple[str, ...] = ()
+    """What must be said of the selector."""
+    cross_check: CrossCheck | None = None
+    """None: the library was not asked."""
 
     @property
     def solvers(self) -> tuple[str, str]:

@@ -53,6 +53,8 @@ def to_dict(evolved: Evolved, summary: Summary) -> dict[str, Any]:
         "settings": asdict(evolved.settings),
         "seed": evolved.seed,
         "complete": not evolved.unfinished,
+        "notes": list(evolved.notes),
+        "cross_check": None if evolved.cross_check is None else asdict(evolved.cross_check),
         "instances": [_instance(evolved, one) for one in evolved.searched],
         "excluded": [{"row": row, "reason": reason} for row, reason in evolved.excluded.items()],
         "unfinished": list(evolved.unfinished),
@@ -217,6 +219,13 @@ def _notes(evolved: Evolved) -> list[str]:
         f"{unverified:,} perturbed instances were too close to call: |p_l − p_w| ≤ 1e-5",
         "robust: withstood this search; no proof",
     ]
+    checked = evolved.cross_check
+    if checked is not None:
+        notes.append(
+            f"cross-check: the library is wrong about all {checked.adversarial:,} of them too; on these and the "
+            f"{checked.instances:,} instances its probabilities differ by at most {checked.largest:.1e}"
+        )
+    notes += evolved.notes
     if evolved.unfinished:
         notes.insert(0, f"incomplete: a limit or an interruption left {len(evolved.unfinished):,} instances without an "
                         "answer; they count against both ends of the interval")  # fmt: skip
