@@ -282,7 +282,7 @@ def _trials(question: Question, jobs: Sequence[Job], limits: Limits) -> Iterator
         parallel = joblib.Parallel(
             n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
         )
-        results = parallel(joblib.delayed(_trial_apart)(question, job, flag) for job in jobs)
+        results = parallel(joblib.delayed(_trial_apart)(question, job, flag, os.getpid()) for job in jobs)
         try:
             yield from results
         except BrokenProcessPool:
@@ -303,10 +303,16 @@ def _trial(question: Question, job: Job, expired: Callable[[], bool]) -> Trial |
         return None
 
 
-def _trial_apart(question: Question, job: Job, flag: str) -> Trial | None:
+def _trial_apart(question: Question, job: Job, flag: str, parent: int) -> Trial | None:
     """One trial in a process of its own, where Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return _trial(question, job, lambda: not os.path.exists(flag))
+
+    def expired() -> bool:
+        if os.getppid() != parent:  # it was killed: there is nobody to work for
+            os._exit(1)
+        return not os.path.exists(flag)
+
+    return _trial(question, job, expired)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from fractions import Fraction
 from typing import Any
 
 from quantify.ir.evolved import CATEGORIES, Category, Evolved, Searched, Summary
@@ -170,7 +169,7 @@ def _classes(evolved: Evolved, summary: Summary) -> Table:
 
 
 def _part(number: int, total: int) -> str:
-    return f"{number:,} ({percent(Fraction(number, total))})" if total else f"{number:,}"
+    return f"{number:,} ({100 * number / total:.1f} %)" if total else f"{number:,}"
 
 
 def _effectiveness(evolved: Evolved, summary: Summary) -> Table:
@@ -180,9 +179,9 @@ def _effectiveness(evolved: Evolved, summary: Summary) -> Table:
     quartiles = summary.run_fitness
     row = (
         f"{evolved.settings.p_init:g}",
-        percent(Fraction(found, tried)) if tried else "—",
+        f"{100 * found / tried:.2f} %" if tried else "—",
         "—" if summary.queries is None else f"{summary.queries:,.0f}",
-        *(percent(Fraction(number, found)) if found else "—" for number in summary.kinds.values()),
+        *(f"{100 * number / found:.0f} %" if found else "—" for number in summary.kinds.values()),
         *(
             ("—",) * 3
             if quartiles is None

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     "README.md", "docs/tutorial.md", "docs/properties.md", "docs/evidence.md", "docs/gate.md", "docs/suites.md",
-    "docs/noise.md", "docs/slices.md", "docs/transfer.md",
+    "docs/noise.md", "docs/slices.md", "docs/transfer.md", "docs/evolve.md",
 ]  # fmt: skip
 
 
@@ -48,6 +48,7 @@ def test_commands_run_as_documented(document: str, tmp_path: Path) -> None:
         ("docs/noise.md", 2),
         ("docs/slices.md", 2),
         ("docs/transfer.md", 2),
+        ("docs/evolve.md", 2),
     ],
 )
 def test_documents_show_commands(document: str, least: int) -> None:
