@@ -47,8 +47,10 @@ class Trials:
                 raise
 
     def _open(self, search: dict[str, Any]) -> None:
+        # One command at a time: two would drop the samples that the other has yet to pool.
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
         with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("BEGIN EXCLUSIVE")
             self._db.execute("CREATE TABLE IF NOT EXISTS search (format TEXT, body TEXT)")
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS trials (row INTEGER, run INTEGER, body BLOB, PRIMARY KEY (row, run))"

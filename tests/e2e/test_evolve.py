@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from browser import show
 
 from quantify.dataset import packing
 from quantify.dataset.packing import Packing
@@ -220,3 +221,19 @@ def test_bad_input(project: Run, tmp_path: Path) -> None:
     refused(
         project, (*own[:2], "--instances", "negative.npy", "--domain", "toy_selectors:even_first"), "a negative number"
     )
+
+
+@pytest.mark.needs("chromium")
+def test_the_page_fits_and_says_what_json_says(project: Run, tmp_path: Path) -> None:
+    told = answer(project, "smooth", "--jobs", 1, "--html", "page.html")
+    shown = show(tmp_path / "page.html", tmp_path, (400, 1400), ("figure", "td", "details pre"))
+    assert shown.asked == []
+    for width, seen in shown.at.items():
+        assert seen["scroll"] <= seen["client"] <= width
+        assert seen["cut"] == []
+        (pre,) = seen["selected"]["details pre"]
+        assert json.loads(pre["text"]) == told
+        assert len(seen["selected"]["figure"]) >= 3
+        cells = [cell["text"] for cell in seen["selected"]["td"]]
+        assert all(f"{one['best_fitness']:.4f}" in cells for one in told["instances"])
+        assert f"{told['summary']['unique']['total']:,}" in cells

@@ -405,6 +405,16 @@ def test_samples_are_dropped_once_an_instance_is_finished(tmp_path: Path) -> Non
             assert all(len(trial.samples) == 0 for trial in trials.of(one.row))
 
 
+def test_a_checkpoint_is_of_one_command_at_a_time(tmp_path: Path) -> None:
+    with Trials(tmp_path / "c", {"seed": 1}) as first:
+        first.add(Trial(0, 0, 0.5, np.zeros(3, np.int8), np.zeros(2), None, 1, 1, 0, 0, np.empty(0, SAMPLE)))
+        with pytest.raises(InputError, match="locked") as refused, Trials(tmp_path / "c", {"seed": 1}):
+            pass
+        assert "wait for the command that uses it" in refused.value.hint
+    with Trials(tmp_path / "c", {"seed": 1}) as second:
+        assert second.done() == {(0, 0): False}
+
+
 def test_a_checkpoint_of_another_search_is_refused(tmp_path: Path) -> None:
     table = some(4)
     path = tmp_path / "c"
