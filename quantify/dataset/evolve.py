@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import tempfile
 import threading
@@ -285,9 +286,11 @@ def _trials(question: Question, jobs: Sequence[Job], limits: Limits) -> Iterator
         results = parallel(joblib.delayed(_trial_apart)(question, job, flag, os.getpid()) for job in jobs)
         try:
             yield from results
-        except BrokenProcessPool:
+        except BrokenProcessPool as error:
+            codes = re.search(r"\{.*\}", str(error))  # as in "The exit codes of the workers are {SIGKILL(-9)}"
             raise UndecidedError(
-                "a worker was killed", "is there memory for them? give fewer --jobs; a --checkpoint keeps what was done"
+                "a worker ended on its own" if codes is None else f"a worker was killed: {codes[0]}",
+                "is there memory for them? give fewer --jobs; a --checkpoint keeps what was done",
             ) from None
         finally:
             results.close()
