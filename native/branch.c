@@ -139,7 +139,7 @@ static int stack_push(branch_engine *e, worker *w, const box *b)
 /* --- totals ------------------------------------------------------------------------------------------------------- */
 static void credit(const box *b, u128 *in, u128 *out, int add)
 {
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < MAX_REDUCED_LABELS; s++) {
         u128 points = add ? b->credit[s] : -b->credit[s];
         if (points == 0) continue;
         for (uint64_t left = b->credit_true[s]; left; left &= left - 1) in[__builtin_ctzll(left)] += points;
@@ -262,7 +262,7 @@ static int handle(branch_engine *e, worker *w, box *b, int to_stack, int *for_he
 static int expand(branch_engine *e, worker *w, box *b, int full, int *for_heap)
 {
     int32_t dims = e->plan.dims;
-    for_heap[0] = for_heap[1] = 0;
+    memset(for_heap, 0, sizeof *for_heap * CHILDREN);
     if (b->split < 0) {
         memcpy(w->child[0], b, e->stride);
         return handle(e, w, w->child[0], full, for_heap);
@@ -277,16 +277,22 @@ static int expand(branch_engine *e, worker *w, box *b, int full, int *for_heap)
         node->split = b->split;
         node->value = b->cut;
     }
-    for (int side = 0; side < 2; side++) {
-        box *c = w->child[side];
+    int32_t parts = b->also[0] < 0 ? 2 : b->also[1] < 0 ? 4 : 8;
+    for (int32_t part = 0; part < parts; part++) {
+        box *c = w->child[part];
         memcpy(c, b, e->stride);
-        c->range[side ? b->split : dims + b->split] = b->cut;
-        c->node = first + (uint32_t)side;
+        c->range[part & 1 ? b->split : dims + b->split] = b->cut;
+        for (int n = 0; n < 2 && 2 << n < parts; n++) {
+            int32_t k = b->also[n];
+            int64_t cut = c->range[k] + (c->range[dims + k] - c->range[k]) / 2;
+            c->range[part >> (n + 1) & 1 ? k : dims + k] = cut;
+        }
+        c->node = first + (uint32_t)part;
         if (e->plan.recording) { /* a leaf must be proven by itself */
             c->labels = e->plan.labels < 64 ? (1ULL << e->plan.labels) - 1 : ~0ULL;
             c->open = e->plan.queries < 64 ? (1ULL << e->plan.queries) - 1 : ~0ULL;
         }
-        if (!handle(e, w, c, full, for_heap + side)) return 0;
+        if (!handle(e, w, c, full, for_heap + part)) return 0;
     }
     return 1;
 }
@@ -326,10 +332,17 @@ static int wait_for_work(branch_engine *e, double until)
     return BRANCH_MORE;
 }
 
+static int any_of(const int *flags)
+{
+    int any = 0;
+    for (int k = 0; k < CHILDREN; k++) any |= flags[k];
+    return any;
+}
+
 int32_t branch_run(branch_engine *e, int32_t number, double seconds)
 {
     worker *w = e->workers + number;
-    box *b = (box *)((uint8_t *)w->child[1] + e->stride);
+    box *b = w->taken;
     double until = now() + seconds;
     int32_t status = BRANCH_MORE;
     pthread_mutex_lock(&e->lock);
@@ -346,19 +359,19 @@ int32_t branch_run(branch_engine *e, int32_t number, double seconds)
             status = e->busy == 0 ? BRANCH_DONE : wait_for_work(e, until);
             continue;
         }
-        int full = e->heaped + 2 > e->plan.most_waiting, for_heap[2], ok;
+        int full = e->heaped + CHILDREN > e->plan.most_waiting, for_heap[CHILDREN], ok;
         pthread_mutex_unlock(&e->lock);
         ok = expand(e, w, b, full, for_heap);
         /* What is small is finished without the lock; in memory-bound runs a deep stack must let go now and then. */
         int64_t rounds = 0;
-        while (ok && w->stacked && !for_heap[0] && !for_heap[1] && rounds++ < FLUSH && w->doubts < DOUBT_ROOM) {
+        while (ok && w->stacked && !any_of(for_heap) && rounds++ < FLUSH && w->doubts < DOUBT_ROOM) {
             memcpy(b, stacked(e, w, --w->stacked), e->stride);
             int small = (double)box_size(b, e->plan.dims) <= e->plan.local_points;
             ok = expand(e, w, b, full || small, for_heap);
         }
         pthread_mutex_lock(&e->lock);
-        for (int side = 0; side < 2; side++)
-            if (for_heap[side]) ok &= heap_push(e, w->child[side]);
+        for (int part = 0; part < CHILDREN; part++)
+            if (for_heap[part]) ok &= heap_push(e, w->child[part]);
         flush(e, w);
         rest(e, w);
         if (e->heaped) pthread_cond_signal(&e->more);
@@ -528,14 +541,18 @@ static int make_worker(branch_engine *e, worker *w)
         ok = ok && w->points[k] && w->exact[k];
     }
     w->row = aligned(sizeof(double) * (size_t)(plan->rows + 1) * CHUNK);
-    /* A box is taken apart while there are fewer than DOUBT_ROOM, and both its halves may be enumerated. */
-    size_t doubts = DOUBT_ROOM + 2 * (size_t)plan->leaf_points;
+    /* A box is taken apart while there are fewer than DOUBT_ROOM, and all its parts may be enumerated. */
+    size_t doubts = DOUBT_ROOM + CHILDREN * (size_t)plan->leaf_points;
     w->doubt = aligned(sizeof(int64_t) * doubts * (size_t)plan->dims);
     w->doubt_open = aligned(sizeof(uint64_t) * doubts);
     w->undecided = aligned(sizeof(margin) * pairs);
     w->row_margin = aligned(sizeof(margin) * (size_t)(plan->rows + 1));
     w->value = aligned(sizeof(u128) * 2 * (size_t)(plan->nodes + 1));
     w->reduced = aligned(sizeof *w->reduced);
+    w->planes = aligned(sizeof *w->planes);
+    w->frames = aligned(sizeof *w->frames * DESCENT_LEVELS);
+    w->scratch = aligned(sizeof *w->scratch * 2 * MAX_FORMS * MAX_SLOTS);
+    for (int k = 0; w->frames && k < DESCENT_LEVELS; k++) w->frames[k].parts.scratch = w->scratch;
     w->folded_norm = aligned(sizeof(double) * widest);
     w->folded_error = aligned(sizeof(double) * widest);
     w->folded_fresh = aligned(sizeof(double) * widest);
@@ -545,9 +562,11 @@ static int make_worker(branch_engine *e, worker *w)
         w->folded[k] = aligned(branch_reduced_row(plan->dims) * widest);
         ok = ok && w->folded[k];
     }
-    ok = ok && w->reduced && w->folded_norm && w->folded_error && w->folded_fresh && w->folded_column && w->folded_next;
-    w->child[0] = aligned(3 * e->stride);
-    if (w->child[0]) w->child[1] = (box *)((uint8_t *)w->child[0] + e->stride);
+    ok = ok && w->reduced && w->planes && w->frames && w->scratch;
+    ok = ok && w->folded_norm && w->folded_error && w->folded_fresh && w->folded_column && w->folded_next;
+    w->child[0] = aligned((CHILDREN + 1) * e->stride);
+    for (int k = 1; w->child[0] && k < CHILDREN; k++) w->child[k] = (box *)((uint8_t *)w->child[0] + (size_t)k * e->stride);
+    w->taken = (box *)((uint8_t *)w->child[0] + CHILDREN * e->stride);
     return ok && w->state && w->slope && w->row && w->doubt && w->doubt_open && w->undecided
            && w->row_margin && w->value && w->child[0];
 }
@@ -564,7 +583,8 @@ static void free_worker(worker *w)
         if (w->slope) free(w->slope[l]);
     }
     free(w->state), free(w->slope), free(w->row), free(w->doubt), free(w->doubt_open), free(w->undecided);
-    free(w->reduced), free(w->folded_norm), free(w->folded_error), free(w->folded_fresh), free(w->folded_column), free(w->folded_next);
+    free(w->reduced), free(w->planes), free(w->frames), free(w->scratch);
+    free(w->folded_norm), free(w->folded_error), free(w->folded_fresh), free(w->folded_column), free(w->folded_next);
     free(w->row_margin), free(w->value), free(w->child[0]), free(w->stack), free(w->arena);
 }
 

@@ -63,6 +63,8 @@ typedef struct {
     int32_t recording;          /* keep the split tree; nothing is inherited from parents then */
     int32_t leaf_points;        /* boxes of at most so many points are enumerated */
     double reduced_work;        /* most instructions for a box whose network is reduced first */
+    double descent_points;      /* boxes of at most so many points are counted by splitting their reduced networks */
+    int32_t sketch_levels;      /* levels of parts by which waiting boxes are bounded; 0: by their volumes alone */
     double loop_work;           /* most floor sums for one half-space count */
     double credit_points;       /* boxes of at least so many points get volume bounds */
     double local_points;        /* boxes of at most so many points are finished at once */

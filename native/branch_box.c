@@ -223,7 +223,7 @@ static int labels_decide(const worker *w, const box *b)
     return known == b->open;
 }
 
-static void add_labels(worker *w, const box *b, int32_t label, uint64_t points)
+static void add_labels(worker *w, const box *b, int32_t label, u128 points)
 {
     add_points(w->true_for[label] & b->open, w->in, points);
     add_points(w->false_for[label] & b->open, w->out, points);
@@ -241,8 +241,31 @@ static int count_reduced(worker *w, box *b, u128 size)
     if (plan->recording && size > RECORDED_POINTS) return 0; /* somebody has to count them again */
     if (!branch_reduce(w, b, w->reduced)) return 0;
     if (branch_reduced_work(w->reduced) * (double)size > 4 * plan->reduced_work) return 0;
-    if (!branch_count_reduced(w, b, w->reduced, counts)) return 0;
+    int64_t width[MAX_DIMS];
+    for (int32_t k = 0; k < plan->dims; k++) width[k] = b->range[plan->dims + k] - b->range[k];
+    if (!w->kernel->points_of_reduced(w, width, w->reduced, counts)) return 0;
     for (int32_t m = 0; m < w->reduced->labels; m++) add_labels(w, b, w->reduced->label[m], counts[m]);
+    w->stats[2]++;
+    w->stats[4] += (uint64_t)size;
+    return 1;
+}
+
+static int is_reducible(const worker *w, const box *b)
+{
+    return __builtin_popcountll(b->labels) <= MAX_REDUCED_LABELS && branch_unstable(w) <= MAX_RELUS;
+}
+
+/* Counts a box by splitting it further with what is left of the network. */
+static int count_descended(worker *w, box *b, u128 size)
+{
+    const branch_plan *plan = w->plan;
+    u128 counts[MAX_LABELS] = {0};
+    if (plan->recording || (double)size > plan->descent_points) return 0;
+    if (!is_reducible(w, b) || !branch_reduce(w, b, w->reduced) || !w->kernel->descend(w, b, counts)) return 0;
+    for (uint64_t left = b->labels; left; left &= left - 1) {
+        int32_t i = __builtin_ctzll(left);
+        if (counts[i]) add_labels(w, b, i, counts[i]);
+    }
     w->stats[2]++;
     w->stats[4] += (uint64_t)size;
     return 1;
@@ -300,6 +323,7 @@ static void choose_split(worker *w, box *b, int32_t undecided)
 {
     const branch_plan *plan = w->plan;
     int32_t dims = plan->dims;
+    b->also[0] = b->also[1] = -1;
     if (!plan->label_only && range_end(w, b)) return;
     double weight[MAX_SLOTS] = {0};
     for (int32_t p = 0; p < undecided; p++) {
@@ -341,6 +365,18 @@ static void choose_split(worker *w, box *b, int32_t undecided)
             if (width > 1 && value > 0 && (best < 0 || value > (pass ? blame[best + 1] : weight[best]))) best = k;
         }
     b->split = best < 0 ? widest : best;
+    if (best >= 0 && weight[best] > 0 && !plan->recording) {
+        /* The halves are mostly taken apart along the next inputs; large ones at once. */
+        double size = (double)box_size(b, dims);
+        for (int n = 0; n < 2 && size >= plan->credit_points * CHILDREN; n++) {
+            weight[n ? b->also[n - 1] : b->split] *= 0.5;
+            int32_t next = 0;
+            for (int32_t k = 1; k < dims; k++)
+                if (weight[k] > weight[next]) next = k;
+            if (b->range[dims + next] - b->range[next] < 2 * CHILDREN) break;
+            b->also[n] = (int16_t)next;
+        }
+    }
     b->cut = b->range[b->split] + (b->range[dims + b->split] - b->range[b->split]) / 2;
 }
 
@@ -354,6 +390,8 @@ static void credit(worker *w, box *b, int32_t undecided, int32_t ref, u128 size)
         if (i != ref && !same(w, i, ref)) others++, other = i;
     }
     u128 lost[2] = {0, 0};
+    double width[MAX_DIMS], form[MAX_SLOTS];
+    for (int32_t k = 0; k < plan->dims; k++) width[k] = (double)(b->range[plan->dims + k] - b->range[k]);
     for (int32_t p = 0; p < undecided; p++) {
         const margin *m = w->undecided + p;
         /* The lower label of a pair fails where its margin is below 0, the other one where its margin is below the unit. */
@@ -361,7 +399,8 @@ static void credit(worker *w, box *b, int32_t undecided, int32_t ref, u128 size)
             int32_t label = side ? m->second : m->first, against = side ? m->first : m->second;
             int slot = label == ref ? 0 : others == 1 && label == other ? 1 : -1;
             if (slot < 0) continue;
-            lost[slot] += branch_failures(w, b, m, side ? -1 : 1, label < against ? 0 : plan->unit, size);
+            for (int32_t k = 0; k <= plan->dims; k++) form[k] = (side ? -m->centre[k] : m->centre[k]) - m->radius[k];
+            lost[slot] += branch_failures(plan->dims, width, form, m->error, label < against ? 0 : plan->unit, size);
         }
     }
     u128 left = size;
@@ -374,6 +413,26 @@ static void credit(worker *w, box *b, int32_t undecided, int32_t ref, u128 size)
         left -= b->credit[s] < left ? b->credit[s] : left;
     }
     b->weight = (double)left;
+}
+
+/* Points of the box that parts of it give to labels. */
+static int sketch(worker *w, box *b, u128 size)
+{
+    const branch_plan *plan = w->plan;
+    u128 counts[MAX_LABELS] = {0}, left = size;
+    if (plan->recording || plan->sketch_levels < 1 || !is_reducible(w, b) || !branch_reduce(w, b, w->reduced)) return 0;
+    w->kernel->sketch(w, b, plan->sketch_levels, counts);
+    int s = 0;
+    for (uint64_t labels = b->labels; labels; labels &= labels - 1) {
+        int32_t i = __builtin_ctzll(labels);
+        if (counts[i] == 0) continue;
+        b->credit[s] = counts[i];
+        b->credit_true[s] = w->true_for[i];
+        b->credit_false[s++] = w->false_for[i];
+        left -= counts[i];
+    }
+    b->weight = (double)left;
+    return 1;
 }
 
 static void row_margin(worker *w, int32_t row)
@@ -417,7 +476,7 @@ int branch_settle(worker *w, box *b)
     label_truths(w, b);
     undecided = relevant(w, b, undecided);
     int known = labels_decide(w, b);
-    if (known && count_reduced(w, b, size)) return ENUMERATED;
+    if (known && (count_descended(w, b, size) || count_reduced(w, b, size))) return ENUMERATED;
     if (size <= (u128)plan->leaf_points) {
         w->stats[2]++;
         enumerate_box(w, b);
@@ -443,7 +502,7 @@ int branch_settle(worker *w, box *b)
     }
     choose_split(w, b, undecided);
     b->weight = (double)size;
-    b->credit[0] = b->credit[1] = 0;
-    if ((double)size >= plan->credit_points) credit(w, b, undecided, ref, size);
+    memset(b->credit, 0, sizeof b->credit);
+    if ((double)size >= plan->credit_points && !(known && sketch(w, b, size))) credit(w, b, undecided, ref, size);
     return OPEN;
 }

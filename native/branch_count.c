@@ -263,31 +263,32 @@ static uint64_t share_below(int32_t dims, const double *a, double bound)
 
 uint64_t branch_volume(int32_t dims, const double *a, double bound) { return share_below(dims, a, bound); }
 
-/* An upper bound on how many of the box's `size` points have value < threshold, where value is at least the lower form of the
-   margin (sign 1), or of its negative (sign -1). The unit cubes round the points fill the box grown by one half, and on
-   a cube the form varies by half the sum of its coefficients. */
-u128 branch_failures(const worker *w, const box *b, const margin *m, int sign, double threshold, u128 size)
+/* An upper bound on how many of a box's `size` points have value < threshold, where the value is at least form - error. The unit
+   cubes round the points fill the box grown by one half, and on a cube the form varies by half the sum of its coefficients. */
+u128 branch_failures(int32_t dims, const double *width, const double *form, double error, double threshold, u128 size)
 {
-    int32_t dims = w->plan->dims;
-    const double *centre = m->centre, *radius = m->radius;
     double a[MAX_DIMS], half_sum = 0, cell = 0;
     for (int32_t k = 0; k < dims; k++) {
-        double width = (double)(b->range[dims + k] - b->range[k]);
-        double form = fabs(sign * centre[k + 1] - radius[k + 1]);
+        double by = fabs(form[k + 1]);
         a[k] = 0;
-        if (width < 2) continue;
-        a[k] = 2 * form * (width / (width - 1));
+        if (width[k] < 2) continue;
+        a[k] = 2 * by * (width[k] / (width[k] - 1));
         half_sum += a[k] / 2;
-        cell += form / (width - 1);
+        cell += by / (width[k] - 1);
     }
-    double constant = sign * centre[0] - radius[0];
-    double bound = threshold + m->error - constant + half_sum + cell;
-    bound += 0x1p-44 * (fabs(constant) + half_sum + cell + m->error + fabs(threshold)) + 0x1p-900;
+    double bound = threshold + error - form[0] + half_sum + cell;
+    bound += 0x1p-44 * (fabs(form[0]) + half_sum + cell + error + fabs(threshold)) + 0x1p-900;
     uint64_t share = share_below(dims, a, bound);
+    return branch_share_of(size, share);
+}
+
+/* ceil(size * share / 2^62) at least. */
+u128 branch_share_of(u128 size, uint64_t share)
+{
     if (share == 0) return 0;
     if (share >> 62) return size;
-    /* ceil(size * share / 2^62) in halves of the size. */
+    /* In halves of the size. */
     u128 upper = (size >> 62) * share, lower = (size & ((1ULL << 62) - 1)) * (u128)share;
-    u128 failures = upper + (lower >> 62) + 1;
-    return failures < size ? failures : size;
+    u128 points = upper + (lower >> 62) + 1;
+    return points < size ? points : size;
 }

@@ -49,29 +49,18 @@ static int append(const worker *w, reduced *r, const box *b, const double *row, 
 {
     int32_t dims = w->plan->dims, f = r->forms, terms = 0;
     if (f >= MAX_FORMS) return 0;
-    double reach = norm_of(w, r, b, row), low = 0, high = 0;
-    r->constant[f] = row[0];
-    for (int32_t k = 0; k < dims; k++) r->slope[f][k] = row[1 + k];
-    for (int32_t k = w->reduced_outer; k < dims; k++) {
-        double most = row[1 + k] * (double)(b->range[dims + k] - b->range[k] - 1);
-        if (most < 0) low += most;
-        else high += most;
-    }
+    double reach = norm_of(w, r, b, row);
+    memcpy(r->row[f], row, sizeof *row * (size_t)(1 + dims + r->relus));
     for (int32_t j = 0; j < r->relus; j++) {
         double by = row[1 + dims + j];
-        if (by == 0) continue;
-        r->from[f][terms] = j;
-        r->by[f][terms++] = by;
+        terms += by != 0;
         error += fabs(by) * r->error[j];
     }
     if (!w->plan->whole || error > 0 || !(reach < EXACT_LIMIT)) {
         error += (dims + terms + 8) * CHARGE * reach + LEAST_CHARGE;
     }
-    r->terms[f] = terms;
     r->error[f] = error;
     r->reach[f] = reach > 1 ? reach : 1;
-    r->low[f] = low;
-    r->high[f] = high;
     r->forms++;
     return reach < 0x1p1000;
 }
@@ -110,21 +99,6 @@ static void note(worker *w, const reduced *r, const box *b, int32_t i, double er
 {
     w->folded_error[i] = error;
     w->folded_norm[i] = norm_of(w, r, b, w->folded[0] + (size_t)i * stride(w));
-}
-
-/* The last inputs make up a plane. */
-static void choose_plane(worker *w, const box *b)
-{
-    int32_t dims = w->plan->dims, outer = dims;
-    int64_t points = 1;
-    while (outer > 0) {
-        int64_t more = points * (b->range[dims + outer - 1] - b->range[outer - 1]);
-        if (points >= PLANE_WANTED || more > PLANE_POINTS) break;
-        points = more;
-        outer--;
-    }
-    w->reduced_outer = outer;
-    w->reduced->points = (int32_t)points;
 }
 
 static int hidden_rows(worker *w, const box *b, reduced *r)
@@ -170,7 +144,7 @@ int branch_reduce(worker *w, const box *b, reduced *r)
     const branch_plan *plan = w->plan;
     int32_t dims = plan->dims, blocks = (plan->labels + 7) / 8;
     r->forms = r->relus = r->labels = 0;
-    choose_plane(w, b);
+    r->dims = dims;
     w->folded_live = dims;
     for (int32_t k = 0; k < dims; k++) {
         double *row = w->folded[0] + (size_t)k * stride(w);
@@ -202,7 +176,11 @@ int branch_reduce(worker *w, const box *b, reduced *r)
 double branch_reduced_work(const reduced *r)
 {
     double work = 2;
-    for (int32_t f = 0; f < r->forms; f++) work += 3 + 2 * r->terms[f];
+    for (int32_t f = 0; f < r->forms; f++) {
+        int32_t terms = 0;
+        for (int32_t j = 0; j < r->relus && (j < f || f >= r->relus); j++) terms += r->row[f][1 + r->dims + j] != 0;
+        work += 3 + 2 * terms;
+    }
     return work + 3 * r->labels;
 }
 
@@ -213,83 +191,4 @@ int32_t branch_unstable(const worker *w)
     for (int32_t l = 0; l < w->plan->layers && found <= MAX_RELUS; l++)
         for (int32_t i = 0; i < w->plan->layer[l].outputs; i++) found += w->state[l][i] == UNSTABLE;
     return found;
-}
-
-static void fill_tables(const worker *w, const box *b, reduced *r)
-{
-    int32_t dims = w->plan->dims, points = r->points;
-    for (int32_t f = 0; f < r->forms; f++) {
-        double *table = r->table + (size_t)f * PLANE_POINTS;
-        int64_t filled = 1;
-        table[0] = 0;
-        for (int32_t k = dims - 1; k >= w->reduced_outer; k--) {
-            int64_t width = b->range[dims + k] - b->range[k];
-            for (int64_t x = 1; x < width; x++) {
-                double add = (double)x * r->slope[f][k];
-                for (int64_t p = 0; p < filled; p++) table[x * filled + p] = table[p] + add;
-            }
-            filled *= width;
-        }
-        for (int32_t p = points; p < (points + 7) / 8 * 8; p++) table[p] = table[0];
-    }
-}
-
-/* Ranges of the forms on a plane: relus that are zero all over it and labels that cannot win are left out. 1 when one label has
-   all of the plane. */
-static int plane_is_decided(reduced *r, int32_t *winner)
-{
-    double from[MAX_FORMS], to[MAX_FORMS];
-    int32_t kept = 0, certain = 0;
-    for (int32_t f = 0; f < r->forms; f++) {
-        double low = r->base[f] + r->low[f], high = r->base[f] + r->high[f];
-        int32_t live = 0;
-        for (int32_t t = 0; t < r->terms[f]; t++) {
-            int32_t j = r->from[f][t];
-            if (to[j] == 0) continue;
-            double by = r->by[f][t];
-            r->live_from[f][live] = j;
-            r->live_by[f][live++] = by;
-            low += by * (by > 0 ? from[j] : to[j]);
-            high += by * (by > 0 ? to[j] : from[j]);
-        }
-        r->live[f] = live;
-        if (f < r->relus) {
-            from[f] = low > 0 ? low : 0;
-            to[f] = high > 0 ? high : 0;
-            continue;
-        }
-        /* Ties go to label 0, the lowest; the doubt also covers the rounding of these ranges. */
-        if (r->doubt > 0 ? high < -r->doubt : high <= 0) continue;
-        r->kept[kept++] = f - r->relus + 1;
-        certain = low > r->doubt;
-    }
-    for (int32_t f = 0; f < r->relus; f++) r->dead[f] = to[f] == 0;
-    r->keeps = kept;
-    *winner = kept ? r->kept[0] : 0;
-    return kept == 0 || (kept == 1 && certain);
-}
-
-/* Points of the box per possible label (in the order of r->label); 0 when errors leave a point in doubt. */
-int branch_count_reduced(worker *w, const box *b, reduced *r, uint64_t *counts)
-{
-    int32_t dims = w->plan->dims, outer = w->reduced_outer;
-    int64_t at[MAX_DIMS] = {0};
-    fill_tables(w, b, r);
-    memset(counts, 0, sizeof *counts * (size_t)r->labels);
-    for (;;) {
-        for (int32_t f = 0; f < r->forms; f++) {
-            double base = r->constant[f];
-            for (int32_t k = 0; k < outer; k++) base += r->slope[f][k] * (double)at[k];
-            r->base[f] = base;
-        }
-        int32_t winner;
-        if (plane_is_decided(r, &winner)) counts[winner] += (uint64_t)r->points;
-        else if (!w->kernel->plane(r, counts)) return 0;
-        int32_t k = outer - 1;
-        for (; k >= 0; k--) {
-            if (++at[k] < b->range[dims + k] - b->range[k]) break;
-            at[k] = 0;
-        }
-        if (k < 0) return 1;
-    }
 }

@@ -1,8 +1,8 @@
 """The engine `branch`: integer networks over few wide inputs go in, exact counts or bounds at any time come out.
 
-Boxes of inputs are bounded by affine forms with a running error; decided boxes add their volume, small ones are
-enumerated, half-spaces counted by floor sums, the others split, the heaviest first. What is open when work stops stands
-between the lower and the upper count. Every query is counted by itself.
+Boxes of inputs are bounded by affine forms with a running error; decided boxes add their volume, half-spaces are
+counted by floor sums, small boxes by what their stable neurons leave of the network, the others split, the heaviest
+first. What is open when work stops stands between the lower and the upper count. Every query is counted by itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quantify.resources import Limits, Progress
 ISAS = {"": 0, "portable": 1, "avx2": 2, "avx512": 3}
 DONE, MORE, IDLE, DOUBTS, NO_MEMORY = range(5)
 SLICE_SECONDS = 0.1
-BOX_BYTES = 256
+BOX_BYTES = 384
 """Memory of a waiting box with its place in the order, at most (7 inputs or fewer)."""
 DOUBT_ROOM = 1 << 15
 SCALE = 10_000
@@ -49,7 +49,7 @@ class Outcome:
     open_share: Fraction
     """Largest share of the region that any query leaves open."""
     work: Mapping[str, int]
-    """Boxes bounded, decided, enumerated, counted as half-spaces; points evaluated."""
+    """Boxes bounded, decided, counted by points or parts, and as half-spaces; points of those by points or parts."""
     record: Record | None
     """The split tree, when it was asked for."""
     proven: Mapping[str, tuple[int, int]]

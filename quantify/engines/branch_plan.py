@@ -45,6 +45,10 @@ class Tuning:
     """Boxes of at most so many points are enumerated."""
     reduced_work: float = 32768.0
     """Most instructions for evaluating all points of a box over what its stable neurons leave of the network."""
+    descent_points: float = 2.0**20
+    """Boxes of at most so many points are split further by what their stable neurons leave of the network."""
+    sketch_levels: int = 3
+    """Larger boxes that wait are bounded by so many levels of eight parts each; 0: by their volumes alone."""
     loop_work: float = 1024.0
     """Most floor sums for one half-space."""
     credit_points: float = 2.0**24
@@ -210,6 +214,8 @@ class _Builder:
         native.exact_points = layers.exact
         native.leaf_points, native.loop_work = tuning.leaf_points, tuning.loop_work
         native.reduced_work = tuning.reduced_work
+        native.sketch_levels = tuning.sketch_levels if tuning.reduced_work else 0
+        native.descent_points = tuning.descent_points if tuning.reduced_work else 0.0
         native.credit_points, native.local_points = tuning.credit_points, tuning.local_points
         native.closed_form = self._closed_form() if tuning.closed_form else 0
         native.layer = self._layer_array(native.closed_form > 0)

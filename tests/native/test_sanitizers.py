@@ -19,6 +19,7 @@ DRIVEN = [
     ("tests/differential/test_networks.py", "plain_python and not cbmc and (0-19 or 40-59)"),
     ("tests/unit/test_branch.py", "plane or volumes or single_point or sums_of_scores"),
     ("tests/unit/test_branch_edges.py", "doubt or biases"),
+    ("tests/unit/test_branch_reduced.py", "kink or (sketches and 2) or (descents and (0- or 2- or 5-))"),
     ("tests/unit/test_evaluate.py", "definition or width or counts"),
     ("tests/unit/test_enumerate.py", "every_way or odd_widths or split or beyond or witnesses or deadline"),
     ("tests/unit/test_slices.py", "random or unions or twelve or packed or workers"),

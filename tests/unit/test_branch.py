@@ -299,7 +299,7 @@ def test_open_leaves_are_in_the_record():
 
 
 # --- checkpoints ---------------------------------------------------------------------------------------------------
-FINE = Tuning(leaf_points=2, credit_points=64, local_points=4)
+FINE = Tuning(leaf_points=2, credit_points=64, local_points=4, descent_points=2, reduced_work=1)
 
 
 def test_resumed_work_counts_everything_once(tmp_path):
