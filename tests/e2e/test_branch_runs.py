@@ -86,16 +86,19 @@ STOPPED = ("--timeout", "1e-9")
 
 @pytest.fixture
 def truth(model: Path) -> int:
-    """Inputs with a ≥ −1 and the label "right", with step 1/100: scores times 100 in whole numbers, input by input."""
-    write(model.parent, "0.01")
+    """Inputs with a ≥ −1 and the label "right", with step 1/400: scores times 400 in whole numbers, input by input.
+
+    They are too many for a box that is counted at once.
+    """
+    write(model.parent, "0.0025")
     return of_label(1)
 
 
 def of_label(wanted: int) -> int:
     (first, first_bias), (last, last_bias) = layers(SEED)
-    a, b = (grid.ravel() for grid in np.meshgrid(np.arange(-100, 201), np.arange(-200, 201)))
-    hidden = np.maximum(0, np.stack([a, b], axis=1) @ np.array(first).T + 100 * np.array(first_bias))
-    scores = hidden @ np.array(last).T + 100 * np.array(last_bias)
+    a, b = (grid.ravel() for grid in np.meshgrid(np.arange(-400, 801), np.arange(-800, 801)))
+    hidden = np.maximum(0, np.stack([a, b], axis=1) @ np.array(first).T + 400 * np.array(first_bias))
+    scores = hidden @ np.array(last).T + 400 * np.array(last_bias)
     return int((scores.argmax(axis=1) == wanted).sum())
 
 
@@ -124,7 +127,7 @@ def test_without_a_folder_the_answer_says_what_to_type(quantify: Run, truth: int
 
 def test_another_property_does_not_go_on_from_it(quantify: Run, tmp_path: Path, truth: int) -> None:
     quantify(*COUNT, *STOPPED, "--checkpoint", "kept")
-    (tmp_path / "p.yaml").write_text(PROPERTY.replace("STEP", "0.01").replace("!= 'right'", "!= 'left'"))
+    (tmp_path / "p.yaml").write_text(PROPERTY.replace("STEP", "0.0025").replace("!= 'right'", "!= 'left'"))
     done = quantify(*COUNT, "--checkpoint", "kept")
     assert "none of it was used" in said(done, "checkpoint")
     assert violated(done) == (of_label(0), of_label(0))
@@ -138,7 +141,7 @@ from quantify.engines import branch
 from quantify.resources import Progress
 
 branch.SLICE_SECONDS = 0.0
-branch.BranchEngine.__init__.__defaults__ = (None, "", None, 0.0, branch.Tuning(leaf_points=1, local_points=0))
+branch.BranchEngine.__init__.__defaults__ = (None, "", None, 0.0, branch.Tuning(leaf_points=1, local_points=0, reduced_work=0))
 rounds = 0
 
 def update(self, message, done=0, total=0):
@@ -183,7 +186,7 @@ def test_a_folder_that_cannot_be_used_is_refused(quantify: Run, tmp_path: Path, 
 
 # --- the gap -------------------------------------------------------------------------------------------------------
 def test_a_gap_is_reached_or_not(quantify: Run, truth: int) -> None:
-    size = 401 * 401
+    size = 1601 * 1601
     # One round of boxes settles what `assume` excludes: a quarter of the domain.
     reached = quantify(*COUNT, "--gap", "0.8", *STOPPED)
     low, high = violated(reached)
