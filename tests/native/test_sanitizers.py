@@ -22,7 +22,7 @@ DRIVEN = [
     ("tests/unit/test_branch_reduced.py", "kink or (sketches and 2) or (descents and (0- or 2- or 5-))"),
     ("tests/unit/test_evaluate.py", "definition or width or counts"),
     ("tests/unit/test_enumerate.py", "every_way or odd_widths or split or beyond or witnesses or deadline"),
-    ("tests/unit/test_slices.py", "random or unions or twelve or packed or workers"),
+    ("tests/unit/test_slices.py", "random or unions or twelve or packed or workers or hashes or first_rows"),
     ("tests/unit/test_sample.py", "words or region or ball or weights or arithmetic or threads"),
     ("tests/unit/test_packing.py", "brute_force or hand or equal"),
     ("tests/unit/test_recurrent.py", "every_batch"),

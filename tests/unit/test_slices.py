@@ -651,3 +651,61 @@ def test_sets_are_packed_and_unpacked_whatever_the_number_of_rows(tmp_path):
         for place, members in enumerate(family.members):
             expected = np.logical_and.reduce(some[members[members >= 0]])
             assert (family.size[place], family.hits[place]) == (expected.sum(), (expected & some[0]).sum())
+
+
+def plain_space(sets, rows, isa=0):
+    everything = np.ones(rows, bool)
+    return families.Space(list(sets), slices.Assignment("accuracy", None, None, everything, everything), isa=isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_equal_hashes_are_not_taken_for_equal_sets(isa):
+    skip_without(isa)
+    draw = np.random.default_rng(1)
+    some = [draw.random(30) < 0.3 for _ in range(12)]
+    space = plain_space(some, 30, isa)
+    space._keys[:] = 0  # the hash is then a product of the halves of a word, and with 30 rows one half is empty
+    family, _ = families.intersections(space, 2, 1, Limits(), Progress())
+    assert not (family.hash & ~np.uint64(31)).any()
+    distinct, others, equal_to = families.merged(space, family)
+    rows = [space.rows_of(members).tobytes() for members in family.members]
+    assert len(distinct) == len(set(rows))
+    for members, place in zip(others.members, equal_to, strict=True):
+        assert space.rows_of(members).tobytes() == space.rows_of(distinct.members[place]).tobytes()
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_of_many_sets_those_without_the_first_rows_are_found_too(k):
+    """Sets without some of another's rows, the first ones in the order of the bits above all: the hardest to find."""
+    draw = np.random.default_rng(k)
+    rows = 400
+    order = plain_space([np.ones(rows, bool)], rows).order
+    sets = []
+    for _ in range(200):
+        one = draw.random(rows) < 0.06
+        one[order[0]] = True
+        inside = order[one[order]]
+        sets.append(one)
+        for first in range(k + 2):
+            for others in (0, 1):
+                without = one.copy()
+                without[inside[:first]] = False
+                without[draw.choice(inside[first:], others, replace=False)] = False
+                sets.append(without)
+    space = plain_space(sets, rows)
+    every, _ = families.intersections(space, 1, 1, Limits(), Progress())
+    family, _, _ = families.merged(space, every)
+    values = draw.random(len(family))
+    most, attained, done = families.inconsistency(
+        space, family, values, np.arange(len(family)), k, Limits(), Progress()
+    )
+    assert done == len(family)
+    content = [frozenset(np.flatnonzero(space.rows_of(members)).tolist()) for members in family.members]
+    index = families.Index(space, family, values, 1)
+    assert np.diff(index._row_start).max() > 8 * (k + 2), (
+        "some first row has so many second rows that they are searched"
+    )
+    for place, one in enumerate(content):
+        near = [other for other, inside in enumerate(content) if inside <= one and len(one - inside) <= k]
+        assert most[place] == max(abs(values[place] - values[other]) for other in near)
+        assert abs(values[place] - values[attained[place]]) == most[place]
