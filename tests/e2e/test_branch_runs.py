@@ -141,7 +141,8 @@ from quantify.engines import branch
 from quantify.resources import Progress
 
 branch.SLICE_SECONDS = 0.0
-branch.BranchEngine.__init__.__defaults__ = (None, "", None, 0.0, branch.Tuning(leaf_points=1, local_points=0, reduced_work=0))
+tuning = branch.Tuning(leaf_points=1, local_points=0, reduced_work=0)
+branch.BranchEngine.__init__.__defaults__ = (None, "", None, 0.0, tuning)
 rounds = 0
 
 def update(self, message, done=0, total=0):
