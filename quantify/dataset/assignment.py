@@ -22,6 +22,8 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 Rows = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 LOSS_HINT = "a loss is a number in every row, or missing"
+LARGEST = 1e290
+"""Of losses: the sum of as many as there can be rows is a float64."""
 RATE_HINT = "a rate is of a column with 0 and 1; the mean of numbers is --metric loss"
 TRUE, FALSE = frozenset(("1", "true", "yes")), frozenset(("0", "false", "no"))
 
@@ -113,7 +115,7 @@ def of_column(table: Columns, column: Column, metric: Metric) -> Assignment:
     if metric == "loss":
         _refuse(table, column, [isinstance(cell, str) for cell in column.cells], "is no number", LOSS_HINT)
         values = np.array([*map(_number, column.cells), 0.0])
-        _refuse(table, column, np.isinf(values[:-1]).tolist(), "is too large for a float64", "check the value")
+        _refuse(table, column, (np.abs(values[:-1]) > LARGEST).tolist(), "is above 1e290", "check the value")
         return Assignment(metric, column.name, None, there, there, values[column.codes], 0, unjudged)
     texts = [text.lower() for text in column.texts()]
     _refuse(table, column, [text not in TRUE | FALSE for text in texts], "is neither 0 nor 1", RATE_HINT)

@@ -35,6 +35,8 @@ SHOWN = 6
 GRID = 10**12
 """Ends of the interval on record are rounded outwards to multiples of 1/GRID."""
 TRUTH = {"true": 1.0, "false": 0.0}
+LARGEST = 10**150
+"""Of losses: the sum of the squares of more than there can be rows stays a float64."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def _losses(table: Columns, name: str, bins: int) -> tuple[Floats, Codes]:
         if value is None:
             row = int(np.flatnonzero(column.codes == place)[0])
             raise InputError(
-                f"{table.path}: row {row}: {written(cell)[:40]!r} is no loss", "losses are numbers, or true and false"
+                f"{table.path}: row {row}: {written(cell)[:40]!r} is no loss",
+                "losses are numbers up to 1e150, or true and false",
             )
         values.append(value)
     loss = np.array(values)[column.codes]
@@ -190,10 +193,7 @@ def _losses(table: Columns, name: str, bins: int) -> tuple[Floats, Codes]:
 
 
 def _finite(cell: int | Fraction) -> float | None:
-    try:
-        return float(cell)
-    except OverflowError:
-        return None
+    return float(cell) if -LARGEST <= cell <= LARGEST else None
 
 
 def _scale(loss: Floats, declared: Fraction | None) -> _Scale:
@@ -201,6 +201,8 @@ def _scale(loss: Floats, declared: Fraction | None) -> _Scale:
     seen, smallest = float(loss.max()), float(loss.min())
     least = min(0.0, smallest)
     if declared is not None:
+        if declared > LARGEST:
+            raise InputError("--max-loss is above 1e150", "give the largest loss that is possible")
         if float(declared) < seen:
             raise InputError(
                 f"--max-loss {float(declared):g}: the table has a loss of {seen:g}", f"give {seen:g} or more"

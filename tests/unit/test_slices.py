@@ -405,6 +405,13 @@ def test_what_cannot_be_answered_is_refused(twelve, asked, message):
         look(twelve, **asked)
 
 
+@pytest.mark.parametrize("far", ["1e291", "-1e308", "1e400"])
+def test_losses_whose_sum_is_no_float_are_refused(tmp_path, far):
+    table = write(tmp_path / "t.csv", ["label", "loss"], [("p", "1e290"), ("p", far), ("n", "1")])
+    with pytest.raises(InputError, match="'loss' of row 1 is above 1e290"):
+        look(table, None, metric="loss", column="loss")
+
+
 # --- intervals -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("risk", [Fraction(1, 20), Fraction(1, 20 * 130_816), Fraction(1, 10**30)])
 def test_intervals_of_many_sets_are_those_of_exact_arithmetic(risk):
