@@ -118,7 +118,9 @@ def _summary(evolved: Evolved, summary: Summary) -> dict[str, Any]:
 # --- words and tables ------------------------------------------------------------------------------------------------
 def of_evolved(evolved: Evolved, summary: Summary) -> View:
     """The report."""
-    tables = [_classes(evolved, summary), _effectiveness(evolved, summary)]
+    tables = [_classes(evolved, summary)]
+    if summary.success_rate is not None:
+        tables.append(_effectiveness(evolved, summary))
     if summary.medians:
         tables.append(_changes(summary))
     return View(
@@ -179,7 +181,7 @@ def _effectiveness(evolved: Evolved, summary: Summary) -> Table:
     quartiles = summary.run_fitness
     row = (
         f"{evolved.settings.p_init:g}",
-        f"{100 * found / tried:.2f} %" if tried else "—",
+        f"{100 * found / tried:.2f} %",
         "—" if summary.queries is None else f"{summary.queries:,.0f}",
         *(f"{100 * number / found:.0f} %" if found else "—" for number in summary.kinds.values()),
         *(
