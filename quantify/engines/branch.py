@@ -352,12 +352,10 @@ class _Run:
 
     # --- what is known -----------------------------------------------------------------------------------------------
     def totals(self) -> tuple[list[int], list[int]]:
-        """Points proven in and proven out, per query; with a checkpoint, the most of all its runs."""
+        """Points proven in and proven out, per query: the most so far, in all runs of a checkpoint."""
         if self._native is None:
             return list(self._extra_in), list(self._extra_out)
         found = self._native_totals()
-        if self.checkpoint is None:
-            return found
         for group in self._groups:
             for total, proven in zip(found, (group.inside, group.outside), strict=True):
                 total[:] = [a + b for a, b in zip(total, proven, strict=True)]
@@ -365,6 +363,7 @@ class _Run:
         self._best_in = [max(pair) for pair in zip(self._best_in, found[0], strict=True)]
         self._best_out = [max(pair) for pair in zip(self._best_out, found[1], strict=True)]
         if any(a + b > self.size for a, b in zip(self._best_in, self._best_out, strict=True)):
+            assert self.checkpoint is not None, "bounds of one run contradict each other"
             raise self.checkpoint.bad("its bounds do not add up with what was counted now")
         return list(self._best_in), list(self._best_out)
 
