@@ -85,12 +85,13 @@ def test_gates_of_every_size_saturate_as_they_should(kind: str, after: bool | No
 def test_what_overflows_is_no_number(isa: str, tmp_path: Path) -> None:
     """Two hidden units of 1 give infinities of both signs, and the next layer their sum."""
     rng = np.random.default_rng(0)
-    memory, large, mixed = recurrent("GRU", 1, 2, rng), dense(2, 2, "linear", rng), dense(2, 2, "softmax", rng)
+    memory, head = recurrent("GRU", 1, 2, rng), dense(2, 2, "softmax", rng)
+    large, mixed = dense(2, 2, "linear", rng), dense(2, 2, "tanh", rng)
     memory.weights[0][:] = [[0, 0, 0, 0, 1, 1]]
     memory.weights[2][:] = [[-99] * 2 + [0] * 4] * 2
     large.weights[0][:] = [[3e38, -3e38], [3e38, -3e38]]
     mixed.weights[0][:] = 1
-    network = selector(tmp_path, [memory, large, mixed])
+    network = selector(tmp_path, [memory, large, mixed, head])
     assert np.isnan(network.scores(np.full((1, STEPS), 10_000))).all()
     assert np.isfinite(network.scores(np.full((1, STEPS), 15))).all()
 
