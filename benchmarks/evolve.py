@@ -169,7 +169,7 @@ def report(results: dict[str, Any]) -> str:
     lines += [
         "",
         "`rejection` and `search` are `quantify.dataset.packing.generate`: independent instances. `evolved` are",
-        "winners of evolutionary runs, 20 for each solver (`evolved-many`: 200). Independent instances taught networks",
+        "winners of evolutionary runs, 20 for each solver. Independent instances taught networks",
         "of this size nothing that they could use. Of evolved ones they learn largely which run they are of: on",
         f"those of fresh runs they are far worse. `{WAY}` is what follows.",
     ]
