@@ -1,7 +1,8 @@
 /* One box: bounds, labels ruled out, queries decided; then counted, enumerated, or given a split and a weight. */
 #include "branch_types.inc"
 
-enum { RECORDED_POINTS = 512 };
+/* Of a recorded leaf whose points are evaluated: whoever checks it folds stable neurons where labels are all that is asked. */
+enum { RECORDED_POINTS = 512, RECORDED_LABELS = 1 << 15 };
 
 static inline void add_points(uint64_t queries, u128 *total, u128 points)
 {
@@ -238,7 +239,7 @@ static int count_reduced(worker *w, box *b, u128 size)
     /* A form takes three instructions for four points at least. */
     if (labels > MAX_REDUCED_LABELS || unstable > MAX_RELUS) return 0;
     if ((double)size * (3 * unstable + 6 * labels) > 4 * plan->reduced_work) return 0;
-    if (plan->recording && size > RECORDED_POINTS) return 0; /* somebody has to count them again */
+    if (plan->recording && size > (u128)(plan->label_only ? RECORDED_LABELS : RECORDED_POINTS)) return 0;
     if (!branch_reduce(w, b, w->reduced)) return 0;
     if (branch_reduced_work(w->reduced) * (double)size > 4 * plan->reduced_work) return 0;
     int64_t width[MAX_DIMS];
