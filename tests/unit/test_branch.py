@@ -259,7 +259,7 @@ def test_boxes_of_half_spaces_are_the_points_on_either_side(seed, most, monkeypa
     shift = sum((a - b) * (size // 2) for a, b, size in zip(*matrix, sizes, strict=True))
     problem = network_problem(IntNetwork(4, (int_layer(matrix, [0, shift]),), 2), sizes)
     case = problem.cases[0]
-    outcome = BranchEngine(tuning=Tuning(leaf_points=1, local_points=0)).run(
+    outcome = BranchEngine(tuning=Tuning(leaf_points=1, reduced_work=0, local_points=0)).run(
         problem, case, Limits(), Progress(), record=True
     )
     assert any(leaf.kind == "half-space" for leaf in leaves(outcome.record))
