@@ -200,18 +200,21 @@ def _one_property(rule: Rule, found: list[_Candidate]) -> list[_Candidate]:
 
 
 def _refuse_several_domains(rule: Rule, found: Sequence[_Candidate], files: Files) -> None:
-    """A rule without a group is about the whole: which one, where losses were predicted for several domains?"""
-    domains = {
-        files.same(data.path): data.path
-        for one in found
-        if one.reason is None and rule.groups is None
-        for data in one.stored.record.data
-        if data.role == OPERATING
-    }
-    if len(domains) > 1:
-        every = listed(Path(path).name for path in domains.values())
-        message = f"there is evidence of {rule.metric} for several operating domains: {every}"
-        raise rule.fail(message, "name one with group: FILE, or write groups: all")
+    """The latest prediction decides, but of one loss for one operating domain: a rule must not take one for another."""
+    known: dict[str | None, dict[tuple[str, str], str]] = {}
+    for one in found:
+        for data in one.stored.record.data:
+            if data.role == OPERATING and one.reason is None and (one.reading.group is None) == (rule.groups is None):
+                column = str(one.stored.record.body["loss"]["column"])
+                name = f"{column} in {data.path}"
+                known.setdefault(one.reading.group, {})[files.same(data.path), column] = name
+    for group, predicted in known.items():
+        if len(predicted) > 1:
+            message = f"there is evidence of {rule.metric} for several: {listed(predicted.values())}"
+            hint = "name one operating domain with group: FILE, or write groups: all"
+            if group is not None or len({path for path, _ in predicted}) == 1:
+                hint = "give each loss a table, and each operating domain a file, with a name of its own"
+            raise rule.fail(message, hint)
 
 
 def _of_suite(rule: Rule, policy: Policy, found: list[_Candidate], files: Files) -> list[_Candidate]:

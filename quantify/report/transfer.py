@@ -17,6 +17,8 @@ LISTED = 20
 """Features that the terminal lists; the JSON and the page have all."""
 WIDEST, PANELS, ROUNDS = 40, 6, 10
 """Values of a feature and panels of heat maps that are drawn, and rounds of the ranking."""
+CONTEXTS = 1000
+"""Contexts that the page has a row for; the JSON has all."""
 LIMITS = (
     "Whether the loss in a context is the same there: another sensor, other labels, a feature not in the table.",
     "The loss in contexts that the test set does not have: the prediction charges them with the maximum.",
@@ -239,6 +241,8 @@ def _panels(found: Transfer) -> Iterator[Maps]:
     for value in range(len(third.labels)) if third is not None else (None,):
         contexts = [one for one in found.contexts if value is None or one.values[2] == value]
         title = "" if value is None or third is None else f"{third.name}: {third.labels[value]}"
+        if any(len(one.labels) > WIDEST for one in chosen[:2]):
+            title += f" (the first {WIDEST} values of each feature)"
         yield Maps(title, tuple(_maps(found, contexts)))
 
 
@@ -276,12 +280,17 @@ def _loss(every: Sequence[Context]) -> float:
 
 def _table(found: Transfer) -> Table:
     names = [one.name for one in found.chosen]
+    every = sorted(found.contexts, key=lambda one: -one.rows)[:CONTEXTS]
+    if len(every) == len(found.contexts):
+        every = list(found.contexts)
     rows = tuple(
         (
             *(feature.labels[place] for feature, place in zip(found.chosen, one.values, strict=True)),
             f"{one.rows:,}", _number(one.loss), "" if one.operating is None else _percent(one.operating),
         )
-        for one in found.contexts
+        for one in every
     )  # fmt: skip
+    left = len(found.contexts) - len(every)
+    title = "Tested contexts" + (f" ({left:,} with fewer rows left out; the JSON has them)" if left else "")
     headers = (*names, "rows", "loss g", "operating")
-    return Table("Tested contexts", headers, (*("text" for _ in names), "number", "number", "number"), rows)  # type: ignore[arg-type]
+    return Table(title, headers, (*("text" for _ in names), "number", "number", "number"), rows)  # type: ignore[arg-type]

@@ -113,7 +113,7 @@ def test_the_gate_decides_by_a_predicted_loss(project: Run, tmp_path: Path) -> N
     policy.write_text(POLICY.format(more="max: 1"))
     done = project("gate", "release.yaml")
     assert done.returncode == 2
-    assert "'dusk.csv', 'dark.csv'" in done.stderr
+    assert "'wrong in dusk.csv', 'wrong in dark.csv'" in done.stderr
     # Two rules of 95 % need intervals of 97.5 % each.
     for domain in (("dusk.csv",), ("dark.csv", "--weight", "p")):
         answer(project, "--operating", *domain, *record, "--confidence", "0.98")
@@ -121,13 +121,18 @@ def test_the_gate_decides_by_a_predicted_loss(project: Run, tmp_path: Path) -> N
         policy.write_text(POLICY.format(more=more))
         assert project("gate", "release.yaml").returncode == outcome, more
     # A loss of more than 1 is no share, and decides as well.
-    (tmp_path / "cost.csv").write_text("cost,time\n" + "3,day\n1,night\n" * 50)
-    (tmp_path / "all.csv").write_text("time\n" + "day\n" * 50)
-    done = project("transfer", "cost.csv", "--loss", "cost", "--operating", "all.csv", "--max-loss", "9", *record[2:])
+    (tmp_path / "cost.csv").write_text("cost,time,time2\n" + "3,day,0\n1,night,1\n" * 50)
+    (tmp_path / "all.csv").write_text("time,time2,cost\n" + "day,0,1\n" * 50)
+    of = ("--loss", "cost", "--context", "time")
+    done = project("transfer", "cost.csv", *of, "--operating", "all.csv", "--max-loss", "9", *record[2:])
     assert done.returncode == 0, done.stderr
     policy.write_text(POLICY.replace("test.csv", "cost.csv").format(more="min: 2.5, max: 4"))
     assert project("gate", "release.yaml").returncode == 0
-    # Evidence is of the files that were there.
+    # Another loss of the same table is not mistaken for this one, whichever was predicted last.
+    assert project("transfer", "cost.csv", "--loss", "time2", "--operating", "all.csv", *record[2:]).returncode == 0
+    done = project("gate", "release.yaml")
+    assert (done.returncode, "'cost in all.csv', 'time2 in all.csv'" in done.stderr) == (2, True)
+    assert "a table" in done.stderr
     (tmp_path / "all.csv").write_text("time\n" + "night\n" * 50)
     done = project("gate", "release.yaml")
     assert (done.returncode, "stale" in done.stdout, "all.csv" in done.stdout) == (3, True, True)
