@@ -88,6 +88,7 @@ def of_rows(table: Columns, weight: str | None, subspace: Subspace) -> Operating
         return Operating("rows", file, counts.astype(np.float64) / table.rows, share, out, (counts, rest))
     scaled = _weights(table, weight)
     shares = np.bincount(places[tested], weights=scaled[tested], minlength=size).astype(np.float64)
+    shares = np.minimum(shares, 1.0)  # a sum of many may round to a little more
     return Operating("weights", file, shares, math.fsum(scaled[~tested]), math.fsum(scaled[outside]), None)
 
 

@@ -459,6 +459,23 @@ def test_sampled_operating_rows_add_their_own_uncertainty() -> None:
     assert (low, high) == pytest.approx((0.5 - 1.96 / 20, 0.5 + 1.96 / 20), abs=0.005)
 
 
+def test_rows_are_a_sample_and_weights_are_not(write: Write) -> None:
+    """g is 0 and 1, so all uncertainty is that of 100 operating rows: a standard error of 1/20, or none."""
+    path = write("t.csv", "loss,x", [(x, x) for x in [0, 1] * 3000])
+    rows = write("o.csv", "x,w", [(x, 1) for x in [0, 1] * 50])
+    sample = answer(path, "x", splits=2, operating=rows).prediction
+    joint = answer(path, "x", splits=2, operating=rows, weight="w").prediction
+    assert sample is not None
+    assert joint is not None
+    assert (sample.loss, joint.loss) == pytest.approx((0.5, 0.5))
+    assert (sample.lower, sample.upper) == pytest.approx((0.4, 0.6), abs=0.02)
+    assert joint.upper - joint.lower < 0.01
+    # A hundred times 1/100, as floats, is more than 1; a probability is not.
+    one = answer(path, "x", splits=2, operating=write("p.csv", "x,w", [(1, "0.01")] * 100), weight="w")
+    assert max(context.operating or 0 for context in one.contexts) == pytest.approx(1)
+    assert all((context.operating or 0) <= 1 for context in one.contexts)
+
+
 def test_the_interval_covers_at_its_rate() -> None:
     """40 contexts with other weights in the operating domain: 95 % nominal, 300 draws of the test set."""
     random_ = np.random.default_rng(11)
