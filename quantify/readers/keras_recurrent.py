@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from quantify.errors import InputError
 from quantify.ir.record import ModelRef
 from quantify.ir.recurrent import Activation, Cell, DenseLayer, Floats, Head, RecurrentLayer, RecurrentNetwork
-from quantify.readers import read_bytes
-from quantify.readers.keras import READER, loaded, opened
+from quantify.readers import keras, read_bytes
 from quantify.readers.keras_config import LayerConfig
 from quantify.readers.keras_layers import Wanted, Weights, number, sizes
 from quantify.readers.unpickle import printable
@@ -40,10 +39,10 @@ def read_recurrent(path: Path) -> tuple[RecurrentNetwork, ModelRef]:
         UnsafeFileError: The file holds code.
     """
     data = read_bytes(path)
-    if not READER.sniff(data):
+    if not keras.READER.sniff(data):
         raise InputError(f"{path}: not a Keras file", "save a recurrent network with model.save('NAME.keras')")
     try:
-        chain, weights, _ = opened(data)
+        chain, weights, _ = keras.opened(data)
         chain.dtype("float32")
         building = _Building(weights, chain.input_sizes)
         for layer in chain.layers:
@@ -63,7 +62,7 @@ def library_scores(path: Path, network: RecurrentNetwork) -> Callable[[Floats], 
         MissingToolError: TensorFlow is not installed; the hint is the command that installs it.
         InputError: Keras cannot load the file.
     """
-    model, _ = loaded(path)
+    model, _ = keras.loaded(path)
     shape = tuple(model.input_shape[1:])
 
     def scores(inputs: Floats) -> NDArray[np.float64]:
