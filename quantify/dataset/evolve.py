@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any, Protocol
 
 import joblib
@@ -286,7 +287,14 @@ def _trials(question: Question, jobs: Sequence[Job], limits: Limits) -> Iterator
         results = parallel(joblib.delayed(_trial_apart)(question, job, flag, os.getpid()) for job in jobs)
         try:
             yield from results
+        except PicklingError:
+            raise InputError("the selector cannot be sent to workers", "give --jobs 1") from None
         except BrokenProcessPool as error:
+            if "un-serialize" in str(error):
+                raise InputError(
+                    "a worker cannot load the selector: " + str(error.__cause__).strip(' \n"').rpartition("\n")[2],
+                    "give --jobs 1, or put its module on PYTHONPATH",
+                ) from None
             codes = re.search(r"\{.*\}", str(error))  # as in "The exit codes of the workers are {SIGKILL(-9)}"
             raise UndecidedError(
                 "a worker ended on its own" if codes is None else f"a worker was killed: {codes[0]}",

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from quantify.dataset.packing import Packing
+from quantify.ir.record import ModelRef
 
 Sizes = NDArray[np.int64]
+REF = ModelRef("toy", "0" * 64, "callable")
+
+
+class Toy:
+    """A selector that counts what it is asked."""
+
+    ref = REF
+
+    def __init__(self, function: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> None:
+        self.function = function
+        self.asked: list[NDArray[np.int64]] = []
+
+    def scores(self, instances: NDArray[np.int64]) -> NDArray[np.float64]:
+        self.asked.append(instances.copy())
+        return self.function(instances)
 
 
 def probabilities(first: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -487,6 +487,9 @@ def test_bounds_at_any_moment_hold_the_count(monkeypatch, kind):
             self.left -= 1
             return self.left < 0
 
+        def why(self):
+            return "no steps are left"
+
     rng = random.Random(f"moments {kind}")
     for _ in range(40):
         problem = random_problem(rng, weighted=True)

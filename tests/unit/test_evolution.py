@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import sys
+import threading
+import types
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,25 +26,9 @@ from quantify.dataset.packing import Packing
 from quantify.dataset.trials import Trials
 from quantify.errors import ContradictionError, InputError
 from quantify.ir.evolved import Evolved, Searched, Settings, Trial
-from quantify.ir.record import ModelRef
 from quantify.resources import Limits, Progress, Stop
 
-REF = ModelRef("toy", "0" * 64, "callable")
 QUICK = Settings(runs=2, generations=12, population=10, screen=20, screen_p_init=0.02)
-
-
-class Toy:
-    """A selector that counts what it is asked."""
-
-    ref = REF
-
-    def __init__(self, function: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> None:
-        self.function = function
-        self.asked: list[NDArray[np.int64]] = []
-
-    def scores(self, instances: NDArray[np.int64]) -> NDArray[np.float64]:
-        self.asked.append(instances.copy())
-        return self.function(instances)
 
 
 @cache
@@ -52,7 +38,7 @@ def some(count: int = 6, seed: int = 1, balance: packing.Balance = "search") -> 
 
 def run(selector: Any, table: evolve.Table, settings: Settings = QUICK, **more: Any) -> Evolved:
     limits = Limits(jobs=more.pop("jobs", 1), seed=more.pop("seed", 5), stop=more.pop("stop", None))
-    toy = selector if hasattr(selector, "ref") else Toy(selector)
+    toy = selector if hasattr(selector, "ref") else toy_selectors.Toy(selector)
     return evolve.search(table, Packing(), toy, settings, limits, Progress(), **more)
 
 
@@ -148,7 +134,7 @@ def test_fitness_is_the_probability_of_the_loser_less_that_of_the_winner() -> No
     answers = np.array([[0.8, 0.2], [0.8, 0.2], [0.8, 0.2], [0.500001, 0.499999], [0.5, 0.5]])
     instances = np.array([[0], [1], [-1], [1], [-1]])
     domain: Any = Fixed()
-    judged = evolution.judge(domain, Toy(lambda _: answers), instances)
+    judged = evolution.judge(domain, toy_selectors.Toy(lambda _: answers), instances)
     assert np.allclose(judged.fitness, [-0.6, 0.6, -0.6, 2e-6, 0])
     assert judged.adversarial.tolist() == [False, True, False, False, False]
     assert judged.unverified.tolist() == [False, False, False, True, False]
@@ -156,14 +142,14 @@ def test_fitness_is_the_probability_of_the_loser_less_that_of_the_winner() -> No
 
 @pytest.mark.parametrize("answer", [[0.4, 0.4], [1.2, -0.2], [float("nan"), 0.5], [3.0, -1.0]])
 def test_what_is_no_probability_is_refused(answer: list[float]) -> None:
-    selector = Toy(lambda x: np.array([[0.5, 0.5]] * (len(x) - 1) + [answer]))
+    selector = toy_selectors.Toy(lambda x: np.array([[0.5, 0.5]] * (len(x) - 1) + [answer]))
     with pytest.raises(InputError, match="no two probabilities"):
         evolution.judge(Packing(), selector, some(3).instances)
 
 
 def test_answers_of_another_shape_are_refused() -> None:
     with pytest.raises(InputError, match=r"shape \(3,\)"):
-        evolution.judge(Packing(), Toy(lambda x: np.ones(len(x))), some(3).instances)
+        evolution.judge(Packing(), toy_selectors.Toy(lambda x: np.ones(len(x))), some(3).instances)
 
 
 def test_changes_of_hand_made_masks() -> None:
@@ -273,7 +259,7 @@ def test_ties_are_no_mistakes_and_are_counted() -> None:
             return {"solvers": ["a", "b"]}
 
     table = evolve.Table(np.array([[5, 9, 9], [4, 9, 9]]), "hand", "hand")
-    selector = Toy(lambda x: np.array([[0.9, 0.1]] * len(x)))
+    selector = toy_selectors.Toy(lambda x: np.array([[0.9, 0.1]] * len(x)))
     settings = Settings(runs=1, generations=3, population=4, screen=0, p_init=0)
     evolved = evolve.search(table, Tied(), selector, settings, Limits(), Progress())
     assert evolved.excluded == {1: "tie"}
@@ -284,7 +270,7 @@ def test_ties_are_no_mistakes_and_are_counted() -> None:
 
 
 def test_masks_and_sizes_stay_within_their_ranges() -> None:
-    selector = Toy(toy_selectors.smooth)
+    selector = toy_selectors.Toy(toy_selectors.smooth)
     table = some(6)
     settings = replace(QUICK, magnitude=2, p_init=1.0, generations=30, screen=30)
     evolved = run(selector, table, settings)
@@ -299,7 +285,7 @@ def test_masks_and_sizes_stay_within_their_ranges() -> None:
 
 
 def test_a_population_is_asked_about_in_one_call_and_nothing_twice() -> None:
-    selector = Toy(toy_selectors.smooth)
+    selector = toy_selectors.Toy(toy_selectors.smooth)
     table = some(6)
     book = Book(Packing(), selector, table.instances[0], int(Packing().winners(table.instances)[0]))
     settings = Settings(generations=40, population=30)
@@ -347,7 +333,7 @@ def test_queries_are_whole_populations_and_runs_may_stop_at_the_first_mask() -> 
 
 
 # --- the same for any number of workers, and after an interruption ---------------------------------------------------
-class Interrupting(Toy):
+class Interrupting(toy_selectors.Toy):
     """Asks for a stop at a certain question."""
 
     def __init__(self, stop: Stop, after: int) -> None:
@@ -361,12 +347,31 @@ class Interrupting(Toy):
         return super().scores(instances)
 
 
+class Nowhere(toy_selectors.Toy):
+    """Of a module that is only here."""
+
+
 def test_the_same_seed_gives_the_same_whatever_the_workers() -> None:
     table = some(6)
     alone, other = run(toy_selectors.smooth, table), run(toy_selectors.smooth, table, seed=6)
     assert {one.category for one in alone.searched} >= {"perturbable"}
     assert told(run(toy_selectors.smooth, table, jobs=2)) == told(alone)
     assert told(other) != told(alone)
+
+
+def test_a_selector_that_no_worker_can_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("toy_nowhere")
+    monkeypatch.setitem(sys.modules, "toy_nowhere", module)
+    monkeypatch.setattr(module, "Nowhere", Nowhere, raising=False)
+    monkeypatch.setattr(Nowhere, "__module__", "toy_nowhere")
+    selector = Nowhere(toy_selectors.smooth)
+    assert run(selector, some(6)).searched
+    with pytest.raises(InputError, match="a worker cannot load the selector: ModuleNotFoundError"):
+        run(selector, some(6), jobs=2)
+    tied = toy_selectors.Toy(toy_selectors.smooth)
+    monkeypatch.setattr(tied, "lock", threading.Lock(), raising=False)
+    with pytest.raises(InputError, match="the selector cannot be sent to workers"):
+        run(tied, some(6), jobs=2)
 
 
 @pytest.mark.parametrize("after", [1, 3, 9, 20, 33, 50, 70])
@@ -380,17 +385,17 @@ def test_an_interrupted_search_loses_one_trial_and_ends_the_same(tmp_path: Path,
     assert {one.row for one in cut.searched} | set(cut.unfinished) == {one.row for one in whole.searched}
     (draws,) = cut.reading.draws
     assert draws.unknown == len(cut.unfinished)
-    with Trials(path, evolve._about(table, Packing(), REF, QUICK, 5)) as trials:
+    with Trials(path, evolve._about(table, Packing(), toy_selectors.REF, QUICK, 5)) as trials:
         kept = len(trials.done())
-    again = Toy(toy_selectors.smooth)
+    again = toy_selectors.Toy(toy_selectors.smooth)
     resumed = run(again, table, checkpoint=path)
     assert told(resumed) == told(whole)
-    fresh = Toy(toy_selectors.smooth)
+    fresh = toy_selectors.Toy(toy_selectors.smooth)
     run(fresh, table, checkpoint=tmp_path / "fresh")
     # What was asked for kept trials is not asked again.
     assert kept == 0 or len(again.asked) < len(fresh.asked)
     # Once more from the finished file: only the selector's first answers and the verification remain.
-    last = Toy(toy_selectors.smooth)
+    last = toy_selectors.Toy(toy_selectors.smooth)
     assert told(run(last, table, checkpoint=path)) == told(whole)
     verified = sum(len(one.found) for one in whole.searched)
     assert len(last.asked) == 1 + verified
@@ -399,7 +404,7 @@ def test_an_interrupted_search_loses_one_trial_and_ends_the_same(tmp_path: Path,
 def test_samples_are_dropped_once_an_instance_is_finished(tmp_path: Path) -> None:
     table = some(6)
     evolved = run(toy_selectors.smooth, table, checkpoint=tmp_path / "c")
-    with Trials(tmp_path / "c", evolve._about(table, Packing(), REF, QUICK, 5)) as trials:
+    with Trials(tmp_path / "c", evolve._about(table, Packing(), toy_selectors.REF, QUICK, 5)) as trials:
         assert set(trials.pooled()) == {one.row for one in evolved.searched}
         for one in evolved.searched:
             assert all(len(trial.samples) == 0 for trial in trials.of(one.row))
