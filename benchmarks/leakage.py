@@ -106,7 +106,7 @@ def compare(suite: Path, training: Path, jobs: int, expected: int, size: int) ->
     """One run."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "quantify", "leakage", "--cases", str(suite), "--training", str(training),
+        [sys.executable, "-P", "-m", "quantify", "leakage", "--cases", str(suite), "--training", str(training),
          "--jobs", str(jobs), "--quiet", "--json", "-"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

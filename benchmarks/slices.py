@@ -58,7 +58,7 @@ def timed(arguments: list[str], limit: float, report: Path) -> tuple[int, float,
     started = time.monotonic()
     with report.open("w") as printed:
         process = subprocess.Popen(
-            [sys.executable, "-m", "quantify", *arguments, "--timeout", str(limit)],
+            [sys.executable, "-P", "-m", "quantify", *arguments, "--timeout", str(limit)],
             stdout=printed, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         _, status, usage = os.wait4(process.pid, 0)
@@ -116,7 +116,7 @@ def people(data: Path, folder: Path, name: str, label: str, words: list[str]) ->
             [[*header, "predicted"], *([*row, answer] for row, answer in zip(rows, said, strict=True))]
         )
     done = subprocess.run(
-        [sys.executable, "-m", "quantify", "slices", name, "--label", label, "--pred", "predicted", *words],
+        [sys.executable, "-P", "-m", "quantify", "slices", name, "--label", label, "--pred", "predicted", *words],
         check=False, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "118"},
     )  # fmt: skip
     yield from ("```text", done.stdout.rstrip() or done.stderr.rstrip(), "```")

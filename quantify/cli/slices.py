@@ -132,6 +132,10 @@ def command(
         raise click.UsageError("only one of --json and --html can go to stdout")
     _check_options(metric, pred, model, column, positive, value_range, features, property_file)
     output.check_writable(json_file, html_file)
+    from quantify.dataset import bounds
+
+    if metric != "loss":
+        bounds.load_ahead()
     from quantify.dataset import columns, slices
     from quantify.report import slices as report
     from quantify.report import terminal

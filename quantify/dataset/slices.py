@@ -7,6 +7,7 @@ presheaf. Definitions 3.1 and 3.2 and section 4.1 are implemented in `families` 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -122,12 +123,13 @@ def look(
     distinct, values = distinct.taken(order), values[order]
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    incon, attained, of_whole, done = _inconsistency(
-        space, distinct, values, whole_value, plan.k, incon_of, limits, progress
-    )
-    intervals = _intervals(assigned, plan, distinct, values, looked_at)
+    with ThreadPoolExecutor(1) as pool:
+        intervals = pool.submit(_intervals, assigned, plan, distinct, values, looked_at)
+        incon, attained, of_whole, done = _inconsistency(
+            space, distinct, values, whole_value, plan.k, incon_of, limits, progress
+        )
     sizes, samples, hits = (some.astype(np.int64) for some in (distinct.size, distinct.samples, distinct.hits))
-    sets = Sets(distinct.members, sizes, samples, hits, values, *intervals, incon, attained)
+    sets = Sets(distinct.members, sizes, samples, hits, values, *intervals.result(), incon, attained)
     equal = place[equal_to]
     equal_order = np.argsort(equal, kind="stable")
     whole = _whole(assigned, plan, whole_value, of_whole, table.rows)

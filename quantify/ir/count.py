@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from quantify.ir.problem import GridCase, GridProblem, GridQuery
 from quantify.resources import Limits, Progress
+
+if TYPE_CHECKING:
+    from quantify.ir.problem import GridCase, GridProblem, GridQuery
 
 
 class Guarantee(IntEnum):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
-from quantify.ir.slices import WHOLE, WHOLE_NAME, Slices
+from quantify.ir.slices import WHOLE, WHOLE_NAME, Names, Slices
 from quantify.report import lattice, plots
 from quantify.report.evidence import SHORT
 from quantify.report.html import fill
@@ -86,12 +88,11 @@ def head(found: Slices) -> dict[str, Any]:
 
 def brief(found: Slices) -> dict[str, Any]:
     """The answer with those sets alone that a report shows; what pages and records keep."""
-    shown = _places_shown(found)
-    places = np.array(shown, np.int64)
+    places = np.array(_places_shown(found), np.int64)
     return {
         **head(found),
-        "sets": list(_sets(found, places)),
-        "inconsistency": list(_inconsistencies(found, _by_incon(found)[:LISTED])),
+        "sets": [orjson.loads(line) for line in _sets(found, places)],
+        "inconsistency": [orjson.loads(line) for line in _inconsistencies(found, _by_incon(found)[:LISTED])],
         "left_out": len(found.sets) - len(places),
     }
 
@@ -100,57 +101,51 @@ def pieces(found: Slices) -> Iterator[str]:
     """The whole answer as text, a set a line."""
     yield json.dumps(head(found), indent=2, ensure_ascii=False, allow_nan=False)[: -len("\n}")]
     every = np.arange(len(found.sets))
-    for name, items in (("sets", _sets(found, every)), ("inconsistency", _inconsistencies(found, _by_incon(found)))):
+    for name, lines in (("sets", _sets(found, every)), ("inconsistency", _inconsistencies(found, _by_incon(found)))):
         yield f',\n  "{name}": ['
-        yield from _lines(items)
+        mark = "\n    "
+        while batch := list(itertools.islice(lines, PIECE)):
+            yield mark + ",\n    ".join(batch)
+            mark = ",\n    "
         yield "\n  ]"
     yield "\n}\n"
 
 
-def _lines(items: Iterator[dict[str, Any]]) -> Iterator[str]:
-    import orjson
-
-    mark, batch = "\n    ", []
-    for item in items:
-        batch.append(orjson.dumps(item).decode())
-        if len(batch) == PIECE:
-            yield mark + ",\n    ".join(batch)
-            mark, batch = ",\n    ", []
-    if batch:
-        yield mark + ",\n    ".join(batch)
-
-
-def _sets(found: Slices, places: Any) -> Iterator[dict[str, Any]]:
+def _sets(found: Slices, places: Any) -> Iterator[str]:
+    """Each set as JSON, filled in by columns: with a dictionary a set, writing took longer than finding them."""
     sets = found.sets
-    equal = set(found.equal_to.tolist())
+    columns = {
+        "size": sets.size,
+        "value": sets.value,
+        "lower": sets.lower,
+        "upper": sets.upper,
+        "corrected_lower": sets.corrected_lower,
+        "corrected_upper": sets.corrected_upper,
+        "samples": sets.samples,
+    }
+    if found.metric != "loss":
+        columns["hits"] = sets.hits
+    fill_in = "".join(('{"name":"%s"', *(f',"{name}":%s' for name in columns), "%s}")).__mod__
+    names = _quotable(found)
+    has_equal = np.zeros(len(sets), bool)
+    has_equal[found.equal_to] = True
     for start in range(0, len(places), PIECE):
         some = places[start : start + PIECE]
-        floats = (sets.value, sets.lower, sets.upper, sets.corrected_lower, sets.corrected_upper)
-        columns = [_optional(column[some]) for column in floats]
-        counts = (sets.size[some].tolist(), sets.samples[some].tolist(), sets.hits[some].tolist())
-        names = found.names.all_of(sets.members[some])
-        for place, name, size, samples, hits, *numbers in zip(some.tolist(), names, *counts, *columns, strict=True):
-            value, lower, upper, corrected_lower, corrected_upper = numbers
-            one = {
-                "name": name,
-                "size": size,
-                "value": value,
-                "lower": lower,
-                "upper": upper,
-                "corrected_lower": corrected_lower,
-                "corrected_upper": corrected_upper,
-                "samples": samples,
-            }
-            if found.metric != "loss":
-                one["hits"] = hits
-            if place in equal:
-                one["equal"] = found.equal_names(place)
-            yield one
+        equal = [""] * len(some)
+        for at in np.flatnonzero(has_equal[some]).tolist():
+            equal[at] = f',"equal":{orjson.dumps(found.equal_names(some[at])).decode()}'
+        numbers = (_numbers(column[some]) for column in columns.values())
+        yield from map(fill_in, zip(names.all_of(sets.members[some]), *numbers, equal, strict=True))
 
 
-def _optional(column: Any) -> list[float | None]:
-    numbers = column.tolist()
-    return [None if one != one else one for one in numbers] if np.isnan(column).any() else numbers
+def _quotable(found: Slices) -> Names:
+    """The names as they stand between the quotes of JSON; what joins them needs no escape."""
+    return Names(tuple(orjson.dumps(name).decode()[1:-1] for name in found.names.generators), found.names.bare)
+
+
+def _numbers(column: Any) -> list[str]:
+    """Numbers as JSON, null for NaN."""
+    return orjson.dumps(column, option=orjson.OPT_SERIALIZE_NUMPY).decode()[1:-1].split(",")
 
 
 def _by_incon(found: Slices) -> Any:
@@ -163,19 +158,20 @@ def _by_incon(found: Slices) -> Any:
     return places[np.argsort(-sets.incon[places], kind="stable")]
 
 
-def _inconsistencies(found: Slices, places: Any) -> Iterator[dict[str, Any]]:
-    sets = found.sets
+def _inconsistencies(found: Slices, places: Any) -> Iterator[str]:
+    """Each as JSON."""
+    sets, names = found.sets, _quotable(found)
+    fill_in = '{"name":"%s","value":%s,"attained_at":%s,"change":%s}'.__mod__
     for start in range(0, len(places), PIECE):
         some = places[start : start + PIECE]
-        names = found.names.all_of(sets.members[some])
-        inside = sets.attained[some]
-        inside_names = found.names.all_of(sets.members[inside])
-        changes = _optional(sets.value[some] - sets.value[inside])
-        for name, value, at, at_name, change in zip(
-            names, _optional(sets.incon[some]), inside.tolist(), inside_names, changes, strict=True
-        ):
-            attained = None if value is None else WHOLE_NAME if at == WHOLE else at_name
-            yield {"name": name, "value": value, "attained_at": attained, "change": None if value is None else change}
+        inside, incon = sets.attained[some], sets.incon[some]
+        none = np.isnan(incon)
+        changes = np.where(none, np.nan, sets.value[some] - sets.value[inside])
+        attained = [f'"{name}"' for name in names.all_of(sets.members[inside])]
+        for at in np.flatnonzero(none | (inside == WHOLE)).tolist():
+            attained[at] = "null" if none[at] else f'"{WHOLE_NAME}"'
+        columns = (_numbers(incon), attained, _numbers(changes))
+        yield from map(fill_in, zip(names.all_of(sets.members[some]), *columns, strict=True))
 
 
 def _whole(found: Slices) -> dict[str, Any]:
