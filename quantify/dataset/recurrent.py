@@ -70,8 +70,10 @@ class RecurrentSelector:
                 f"{self.ref.path}: takes instances of {self.length} items, not of {instances.shape[1]}",
                 "give the instances that the model is for",
             )
-        values = instances.astype(np.float64) * float(self.scale) + float(self.offset)
-        return np.ascontiguousarray(values.astype(np.float32)[:, :, None])
+        values = instances
+        if (self.scale, self.offset) != (1, 0):
+            values = instances.astype(np.float64) * float(self.scale) + float(self.offset)
+        return values.astype(np.float32, order="C")[:, :, None]
 
     def scores(self, instances: Instances) -> NDArray[np.float64]:
         """Probabilities of each row, (rows × classes), every row summing to 1.
