@@ -70,9 +70,9 @@ class RecurrentSelector:
                 f"{self.ref.path}: takes instances of {self.length} items, not of {instances.shape[1]}",
                 "give the instances that the model is for",
             )
-        values = instances
-        if (self.scale, self.offset) != (1, 0):
-            values = instances.astype(np.float64) * float(self.scale) + float(self.offset)
+        if self.scale == 1 and self.offset == 0:
+            return instances.astype(np.float32, order="C")[:, :, None]
+        values = instances.astype(np.float64) * float(self.scale) + float(self.offset)
         return values.astype(np.float32, order="C")[:, :, None]
 
     def scores(self, instances: Instances) -> NDArray[np.float64]:
