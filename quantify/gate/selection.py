@@ -10,12 +10,14 @@ from quantify.errors import InputError
 from quantify.evidence.store import Stored
 from quantify.gate.files import Files
 from quantify.gate.policy import Policy, Rule
-from quantify.ir.record import Reading, Record
+from quantify.ir.record import DataRef, PropertyRef, Reading, Record
 from quantify.ir.verdict import Reason, Source
 from quantify.properties.yaml import listed, suggest
 
 CASES = "cases"
 """Role of the file that a suite is."""
+TABLE = "table"
+"""Role of the file that a rate of a table is of."""
 OPERATING = "operating"
 """Role of the file that a loss is predicted for."""
 
@@ -59,7 +61,8 @@ def select(rule: Rule, policy: Policy, stored: Sequence[Stored], files: Files) -
     of_model = _without_failed_runs(of_model)
     checked = _of_suite(rule, policy, [_property_and_data(one, files) for one in of_model], files)
     checked = _one_property(rule, checked)
-    _refuse_several_domains(rule, checked, files)
+    _refuse_several_tables(rule, checked)
+    _refuse_several_domains(rule, checked)
     return tuple(_by_group(rule, _latest(checked, files)))
 
 
@@ -78,13 +81,31 @@ def _of_subject(rule: Rule, every: Sequence[_Candidate], files: Files) -> list[_
         if path is None:
             raise rule.fail(f"there is no property file {rule.subject}", "give its path from the policy's folder")
         now = files.sha256(path)
-        return [one for one in of_kind if _is_of_file(one.stored.record, path, now, files)]
+        return [one for one in of_kind if _is_of_file(one.stored.record.property, path, now, files)]
+    if rule.about == "table" and "/" in rule.subject:
+        return _of_table(rule, of_kind, files)
     return [one for one in of_kind if one.reading.subject == rule.subject]
 
 
-def _is_of_file(record: Record, path: Path, now: str, files: Files) -> bool:
-    prop = record.property
-    return prop is not None and (prop.sha256 == now or files.same(prop.path) == str(path))
+def _of_table(rule: Rule, of_kind: Sequence[_Candidate], files: Files) -> list[_Candidate]:
+    """Evidence about the table at a path; one that is not there is known by the path on record."""
+    path = files.named(str(rule.subject))
+    tables = [(one, _data(one.stored.record, TABLE)) for one in of_kind]
+    if path is None:
+        found = [one for one, table in tables if table is not None and table.path == rule.subject]
+        if not found:
+            raise rule.fail(f"there is no table {rule.subject}", "give its path from the policy's folder")
+        return found
+    now = files.sha256(path)
+    return [one for one, table in tables if _is_of_file(table, path, now, files)]
+
+
+def _is_of_file(ref: PropertyRef | DataRef | None, path: Path, now: str, files: Files) -> bool:
+    return ref is not None and (ref.sha256 == now or files.same(ref.path) == str(path))
+
+
+def _data(record: Record, role: str) -> DataRef | None:
+    return next((data for data in record.data if data.role == role), None)
 
 
 def _never(rule: Rule, every: Sequence[_Candidate], stored: Sequence[Stored]) -> Reason:
@@ -199,27 +220,38 @@ def _one_property(rule: Rule, found: list[_Candidate]) -> list[_Candidate]:
     return found
 
 
-def _refuse_several_domains(rule: Rule, found: Sequence[_Candidate], files: Files) -> None:
+def _refuse_several_tables(rule: Rule, found: Sequence[_Candidate]) -> None:
+    """The latest run on a table decides, but not one on another table of the same name: content tells them apart."""
+    tables = (_data(one.stored.record, TABLE) for one in found if one.reason is None)
+    known = {table.sha256: table.path for table in tables if table is not None}
+    if len(known) > 1:
+        every = listed(f"{path} (sha256 {sha256[:12]}…)" for sha256, path in known.items())
+        raise rule.fail(
+            f"there is evidence of {rule.metric} for several tables called {found[0].reading.subject!r}: {every}",
+            f"name its path, as in table: ./{found[0].reading.subject}, or give each a name of its own",
+        )
+
+
+def _refuse_several_domains(rule: Rule, found: Sequence[_Candidate]) -> None:
     """The latest prediction decides, but of one loss for one operating domain: a rule must not take one for another."""
     known: dict[str | None, dict[tuple[str, str], str]] = {}
     for one in found:
-        for data in one.stored.record.data:
-            if data.role == OPERATING and one.reason is None and (one.reading.group is None) == (rule.groups is None):
-                column = str(one.stored.record.body["loss"]["column"])
-                name = f"{column} in {data.path}"
-                known.setdefault(one.reading.group, {})[files.same(data.path), column] = name
+        data = _data(one.stored.record, OPERATING)
+        if data is not None and one.reason is None and (one.reading.group is None) == (rule.groups is None):
+            column = str(one.stored.record.body["loss"]["column"])
+            known.setdefault(one.reading.group, {})[data.sha256, column] = f"{column} in {data.path}"
     for group, predicted in known.items():
         if len(predicted) > 1:
             message = f"there is evidence of {rule.metric} for several: {listed(predicted.values())}"
             hint = "name one operating domain with group: FILE, or write groups: all"
-            if group is not None or len({path for path, _ in predicted}) == 1:
+            if group is not None or len({sha256 for sha256, _ in predicted}) == 1:
                 hint = "give each loss a table, and each operating domain a file, with a name of its own"
             raise rule.fail(message, hint)
 
 
 def _of_suite(rule: Rule, policy: Policy, found: list[_Candidate], files: Files) -> list[_Candidate]:
     """Evidence on the policy's suite; without one, refuse evidence on several."""
-    if rule.about == "property" or not any(_cases(one.stored.record) for one in found):
+    if rule.about == "property" or not any(_data(one.stored.record, CASES) for one in found):
         return found
     if policy.suite is not None:
         path = files.named(policy.suite)
@@ -228,21 +260,18 @@ def _of_suite(rule: Rule, policy: Policy, found: list[_Candidate], files: Files)
             raise InputError(message, "give its path from the policy's folder")
         now = files.sha256(path)
         return [
-            one for one in found if (data := _cases(one.stored.record)) is None or data[1] == now or
-            files.same(data[0]) == str(path)
+            one for one in found if (data := _data(one.stored.record, CASES)) is None
+            or _is_of_file(data, path, now, files)
         ]  # fmt: skip
     suites = {
-        files.same(data[0]): data[0] for one in found if one.reason is None and (data := _cases(one.stored.record))
+        files.same(data.path): data.path
+        for one in found
+        if one.reason is None and (data := _data(one.stored.record, CASES))
     }
     if len(suites) > 1:
         message = f"there is evidence of {rule.metric} on several suites: {listed(suites.values())}"
         raise rule.fail(message, "name one at the top of the policy: suite: FILE")
     return found
-
-
-def _cases(record: Record) -> tuple[str, str] | None:
-    """Path and digest of the suite."""
-    return next(((data.path, data.sha256) for data in record.data if data.role == CASES), None)
 
 
 def _latest(found: Sequence[_Candidate], files: Files) -> list[_Candidate]:
@@ -260,8 +289,8 @@ def _latest(found: Sequence[_Candidate], files: Files) -> list[_Candidate]:
 
 
 def _key(one: _Candidate, files: Files) -> tuple[object, ...]:
-    data = _cases(one.stored.record)
-    return one.reading.about, one.reading.subject, one.reading.group, None if data is None else files.same(data[0])
+    data = _data(one.stored.record, CASES)
+    return one.reading.about, one.reading.subject, one.reading.group, None if data is None else files.same(data.path)
 
 
 def _by_group(rule: Rule, found: Sequence[_Candidate]) -> list[Selected]:
