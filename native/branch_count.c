@@ -226,6 +226,7 @@ static uint64_t share_below(int32_t dims, const double *a, double bound)
 {
     double kept[MAX_DIMS], all = 0;
     int32_t count = 0;
+    if (isnan(bound)) return 1ULL << 62;
     for (int32_t k = 0; k < dims; k++) {
         if (!(a[k] > 0)) continue;
         all += a[k];

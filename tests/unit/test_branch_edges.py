@@ -42,6 +42,19 @@ def test_every_point_in_doubt_finds_room(leaf_points):
     assert ends(problem, engine, limits) == {"0": (228 * 123,) * 2, "1": (228 * 5,) * 2}
 
 
+@pytest.mark.parametrize("isa", ["portable", ""])
+@pytest.mark.parametrize("bits", [20, 46, 60])
+def test_arguments_just_below_zero_on_a_part_of_one_position(bits, isa):
+    """2^bits·x − 1 is −1 on the part x = 0: nearer to 0 than doubles of its weights can tell."""
+    hidden = int_layer([[1 << bits, 0], [0, 1], [0, -1]], [-1, -5, 9], "relu")
+    for sign in (1, -1):
+        # With x = 0, max(y − 5, 0) > max(9 − y, 0) from y = 8 on (7 is a tie); with x = 1 the first decides.
+        scores = int_layer([[0, 0, 0], [sign, 1, -1]], [0, 0])
+        problem = network_problem(IntNetwork(2, (hidden, scores), 2), (2, 20_000))
+        first = 8 if sign > 0 else 8 + 20_000
+        assert ends(problem, BranchEngine(isa=isa)) == {"0": (first,) * 2, "1": (40_000 - first,) * 2}
+
+
 def test_biases_of_any_size_where_no_slope_asks_for_them():
     idle = int_layer([[1, 0], [0, 1], [1, 1]], [0, 0, HUGE], "relu")
     alike = int_layer([[1, 0, 3], [2, 1, 3]], [0, -9])
