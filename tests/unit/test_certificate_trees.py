@@ -1,6 +1,7 @@
 """Split trees that are not what they say: nothing false is proven by them."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from quantify.engines.branch_record import leaves as engine_leaves
 from quantify.evidence.certificates import tree
 from quantify.evidence.certificates.check import RefutedError
 from quantify.ir.network import IntNetwork
-from quantify.ir.predicate import HasLabel, Linear, Plus, Score, Sign, Times
+from quantify.ir.predicate import AllOf, FloorDiv, HasLabel, Linear, Plus, Score, Sign, Times, Within
 from quantify.ir.problem import Box, GridQuery
 from quantify.resources import Limits, Progress
 
@@ -245,6 +246,67 @@ def test_a_property_is_not_believed_on_a_leaf_that_leaves_it_open():
     for stream in (b"\x40\xff\x00\x00", b"\x00\x05\x40\xff\x00\x00\x40\xff\x00\x00"):
         with pytest.raises(RefutedError, match="not proven"):
             proven(problem, stream)
+
+
+def test_a_property_is_not_believed_on_a_half_space_that_leaves_it_open():
+    # Label 0 wins from 4 on; the second query asks for positions too, and is open on a leaf that its end cuts.
+    queries = [GridQuery("0", HasLabel((0,))), GridQuery("low", AllOf((HasLabel((0,)), Within(0, 0, 6))))]
+    problem = network_problem(IntNetwork(1, (int_layer([[1], [0]], [0, 4]),), 2), (9,), queries)
+    cut = b"\x00\x06" + b"\x42\xff\xff\x02" + b"\x40\xff\x00\x00"
+    assert proven(problem, cut).counts == {"0": (5, 5), "low": (2, 2)}
+    for claimed in range(10):
+        with pytest.raises(RefutedError, match=r"half-space leaf .* is not proven"):
+            proven(problem, b"\x42\xff\xff" + bytes([claimed]))
+
+
+def test_inputs_that_the_region_fixes_count_in_sums_with_scores():
+    # Score 0 is the first input, the second is 3: x + 2·3 − 10 < 0 below 4.
+    line = Plus((Score(0, 0, 8), Linear(((1, 2),), -10)))
+    network = IntNetwork(2, (int_layer([[1, 0], [0, 0]], [0, -1]),), 2)
+    problem = network_problem(network, (9, 5), [GridQuery("q", Sign("<", line))], Box((0, 3), (9, 4)))
+    leaf = b"\x40\xff\x00\x00"
+    assert proven(problem, b"\x00\x04" + leaf * 2).counts == proven(problem, b"\x41").counts == {"q": (4, 4)}
+    for cut in (3, 5):
+        with pytest.raises(RefutedError, match="not proven"):
+            proven(problem, b"\x00" + bytes([cut]) + leaf * 2)
+
+
+def test_volumes_beyond_words_are_added_up():
+    side = 1 << 35
+    problem = network_problem(IntNetwork(2, (int_layer([[0, 0], [0, 0]], [0, -1]),), 2), (side, side))
+    assert proven(problem, b"\x40\xff\x00\x00").counts == {"0": (1 << 70, 1 << 70), "1": (0, 0)}
+    half = network_problem(IntNetwork(2, (int_layer([[1, 0], [0, 0]], [0, side // 2]),), 2), (side, side))
+    assert proven(half, b"\x42\xff\xff" + written(1 << 69)).counts == dict.fromkeys("01", (1 << 69, 1 << 69))
+    for claimed in (0, 1 << 64, (1 << 69) + 1, (1 << 70) - 1):
+        with pytest.raises(RefutedError, match="half-space leaf"):
+            proven(half, b"\x42\xff\xff" + written(claimed))
+
+
+@pytest.mark.parametrize("stream", [b"\x41", b"\x40\xff\xff\x00"])
+def test_scores_that_are_multiplied_or_divided_are_not_covered(stream):
+    score = Score(0, 0, 8)
+    for value in (Times(score, Score(1, 3, 3)), FloorDiv(score, 2)):
+        queries = [GridQuery("q", Sign("<", value))]
+        problem = network_problem(IntNetwork(1, (int_layer([[1], [0]], [0, 3]),), 2), (9,), queries)
+        with pytest.raises(RefutedError, match="in a way that certificates do not cover"):
+            proven(problem, stream)
+
+
+def test_what_certificates_have_no_numbers_for_is_refused():
+    flat = int_layer([[0], [0]], [0, 0])
+    far = network_problem(IntNetwork(1, (flat,), 2), (2 << 40,), region=Box(((1 << 40) - 1,), ((1 << 40) + 1,)))
+    with pytest.raises(RefutedError, match="reaches further"):
+        proven(far, b"\x41")
+    problem = network_problem(IntNetwork(1, (flat,), 2), (9,))
+    with pytest.raises(RefutedError, match="another number of scores"):
+        proven(replace(problem, labels=3), b"\x41")
+    for labels, covered in ((254, True), (255, False)):
+        many = network_problem(IntNetwork(1, (int_layer([[0]] * labels, [0] * labels),), labels), (9,))
+        if covered:
+            assert proven(many, b"\x41").counts["0"] == (9, 9)
+        else:
+            with pytest.raises(RefutedError, match="more labels"):
+                proven(many, b"\x41")
 
 
 def test_open_leaves_stay_between_the_bounds(example):

@@ -281,8 +281,8 @@ class Checker:
         else:
             label = self._evaluator.labels(at)
         boxes = self.boxes(at, at + 1, _exact_signs(scores))
-        for q, predicate in enumerate(self._queries):
-            yes, no = truths.truth(predicate, boxes, label)
+        for q in range(self.queries):
+            yes, no = self.truth(q, boxes, label)
             if not (yes != no).all():
                 raise RefutedError(f"query {q} is not decided at a point")
             inside = int(np.count_nonzero(yes))
@@ -301,8 +301,8 @@ class Checker:
             ends.append(full)
         return truths.Boxes(ends[0], ends[1], self._sizes, signs)
 
-    def truth(self, q: int, boxes: truths.Boxes, label: int) -> tuple[Any, Any]:
-        """Query q on boxes for one label."""
+    def truth(self, q: int, boxes: truths.Boxes, label: Any) -> tuple[Any, Any]:
+        """Query q on boxes for the label given (one, or one a box)."""
         try:
             return truths.truth(self._queries[q], boxes, label)
         except truths.UnreadableError:
