@@ -248,8 +248,7 @@ def _activation(dtype: str, layer: ActivationLayer, state: _State) -> _State:
 
 def _pool(layer: MaxPoolLayer, state: _State) -> _State:
     def largest(values: Matrix, missing: float) -> Matrix:
-        found: Matrix = gathered(layer, values, missing).max(axis=2)
-        return found
+        return np.asarray(gathered(layer, values, missing).max(axis=2), np.float64)
 
     return _State(
         largest(state.centre, -np.inf),
