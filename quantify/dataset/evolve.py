@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import resource
 import signal
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -75,6 +77,8 @@ class Question:
     selector: Selector
     settings: Settings
     seed: int
+    memory_mb: int | None
+    """Limit of the address space of a process while it searches."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,8 @@ def search(
     excluded = exclusions(judged)
     rows = [row for row in range(len(table.instances)) if row not in excluded]
     if not rows:
-        raise InputError(
-            f"{table.source}: the selector is right about none of {len(table.instances):,} instances",
-            "check --solvers (the order of the outputs), --scale and the sizes",
-        )
-    question = Question(domain, selector, settings, limits.seed)
+        raise _nothing_left(table.source, Counter(excluded.values()))
+    question = Question(domain, selector, settings, limits.seed, limits.memory_mb)
     about = _about(table, domain, selector.ref, settings, limits.seed)
     with Trials(checkpoint, about) as trials:
         jobs = {row: Job(row, SCREENING, table.instances[row], int(judged.winners[row])) for row in rows}
@@ -177,6 +178,25 @@ def exclusions(judged: Judged) -> dict[int, Excluded]:
         elif fitness > 0:
             reasons[row] = "misclassified"
     return reasons
+
+
+def _nothing_left(source: str, reasons: Counter[Excluded]) -> InputError:
+    """What happened where every instance was left out, and what helps against the most frequent reason."""
+    total = reasons.total()
+    (most, _), *_ = reasons.most_common()
+    said = {
+        "tie": "no solver is better",
+        "misclassified": "the selector is wrong already",
+        "undecided": "its two answers are equal, or nearly",
+    }
+    hints: dict[Excluded, str] = {
+        "tie": "give instances that one solver packs better (--instances ds2:20 generates some), or other --solvers, "
+        "--capacity or --sizes",
+        "misclassified": "check --solvers (the order of the outputs), --scale and the sizes",
+        "undecided": "check --scale and --offset: the model may be asked far from what it was trained on",
+    }
+    every = ", ".join(f"{count:,} where {said[reason]}" for reason, count in reasons.most_common())
+    return InputError(f"{source}: none of {total:,} instances is left to search: {every}", hints[most])
 
 
 def _judged(domain: Domain, selector: Selector, instances: Instances, progress: Progress) -> Judged:
@@ -273,6 +293,16 @@ def _run(
 
 def _trials(question: Question, jobs: Sequence[Job], limits: Limits) -> Iterator[Trial | None]:
     """The trials, as they come; None for one that a limit cut short."""
+    try:
+        yield from _worked(question, jobs, limits)
+    except MemoryError:
+        more = "fewer --jobs" if question.memory_mb is None else "more --memory"
+        raise UndecidedError(
+            "there was not enough memory for the search", f"give {more}; a --checkpoint keeps what was done"
+        ) from None
+
+
+def _worked(question: Question, jobs: Sequence[Job], limits: Limits) -> Iterator[Trial | None]:
     workers = min(limits.jobs, len(jobs))
     if limits.expired():
         return
@@ -306,12 +336,27 @@ def _trials(question: Question, jobs: Sequence[Job], limits: Limits) -> Iterator
 
 def _trial(question: Question, job: Job, expired: Callable[[], bool]) -> Trial | None:
     book = Book(question.domain, question.selector, job.instance, job.winner)
-    if job.run == SCREENING:
-        return evolution.screen(book, question.settings, question.seed, job.row)
+    with _confined(question.memory_mb):
+        if job.run == SCREENING:
+            return evolution.screen(book, question.settings, question.seed, job.row)
+        try:
+            return evolution.evolve(book, question.settings, question.seed, job.row, job.run, expired)
+        except Stopped:
+            return None
+
+
+@contextmanager
+def _confined(memory_mb: int | None) -> Iterator[None]:
+    """A limit of this process's address space, in MiB, until the block ends."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if memory_mb is not None:
+        wanted = memory_mb << 20
+        least = min([wanted, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)])
+        resource.setrlimit(resource.RLIMIT_AS, (least, hard))
     try:
-        return evolution.evolve(book, question.settings, question.seed, job.row, job.run, expired)
-    except Stopped:
-        return None
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _trial_apart(question: Question, job: Job, flag: str, parent: int) -> Trial | None:

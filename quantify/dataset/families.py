@@ -8,8 +8,7 @@ are kept, so that of all sets only few are compared with U.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from quantify.dataset import native
 from quantify.dataset.assignment import Assignment
+from quantify.dataset.workers import in_order
 from quantify.errors import InputError, UndecidedError
 from quantify.resources import Limits, Progress
 
@@ -152,26 +152,12 @@ def intersections(
 
     made: list[Any] = []
     total = 0
-    for one in _in_order(with_first, range(first, sets), limits):
+    for one in in_order(with_first, range(first, sets), limits.jobs, limits.expired):
         made.append(one)
         total += one.length
         _check(total > most)
         progress.update("intersecting sets", len(made), sets - first)
     return _joined(space, made, depth), len(made) == sets - first
-
-
-def _in_order(work: Callable[[int], Any], tasks: Sequence[int], limits: Limits) -> Iterator[Any]:
-    """Results in the order of the tasks, until a limit is reached."""
-    with ThreadPoolExecutor(limits.jobs) as pool:
-        waiting = [pool.submit(work, task) for task in tasks]
-        try:
-            for one in waiting:
-                if limits.expired():
-                    return
-                yield one.result()
-        finally:
-            for one in waiting:
-                one.cancel()
 
 
 def _most_sets(depth: int, limits: Limits) -> int:
@@ -333,7 +319,7 @@ def inconsistency(
         most[some], attained[some] = best, index.order[at]
 
     done = 0
-    for _ in _in_order(piece, range(0, len(valued), PIECE), limits):
+    for _ in in_order(piece, range(0, len(valued), PIECE), limits.jobs, limits.expired):
         done = min(done + PIECE, len(valued))
         progress.update("comparing sets with those inside them", done, len(valued))
     finished = len(of) if done == len(valued) else int(valued[done])

@@ -155,6 +155,7 @@ def look(
         looked_at=looked_at,
         subbasis=tuple((one.name, one.attribute, int(one.rows.sum())) for one in found.sets),
         skipped=found.skipped,
+        indices=found.indices,
         names=names,
         sets=sets,
         equal_members=others_.members[equal_order],

@@ -36,6 +36,8 @@ class Subbasis:
 
     sets: tuple[Named, ...]
     skipped: tuple[str, ...]
+    indices: tuple[str, ...]
+    """Those of the skipped ones that only number the rows."""
 
 
 def build(
@@ -52,7 +54,8 @@ def build(
 
     Args:
         label: The column whose classes are sets, or None.
-        attributes: Columns; None: all except the label and `others`, texts with many values being skipped.
+        attributes: Columns; None: all except the label and `others`, pandas' index and texts with
+            many values being skipped.
         present_only: One set for a binary attribute, of the rows that have it, instead of one a value.
         most_values: Up to so many values an attribute has one set a value.
         parts: Numeric attributes with more are cut at the quantiles 1/parts, 2/parts, …
@@ -60,9 +63,11 @@ def build(
     Raises:
         InputError: There is no such column, or one that was named is text with too many values, or there are no sets.
     """
-    wanted = tuple(name for name in table.names if name not in (label, *others)) if attributes is None else attributes
+    apart = (label, *others)
+    indices = tuple(name for name in table.indices() if name not in apart) if attributes is None else ()
+    wanted = tuple(name for name in table.names if name not in (*apart, *indices)) if attributes is None else attributes
     sets: list[Named] = []
-    skipped: list[str] = []
+    skipped = [*indices]
     if label is not None:
         sets += _one_a_value(table.column(label))
     for name in dict.fromkeys(wanted):
@@ -82,7 +87,7 @@ def build(
             )
     if not sets:
         raise InputError(f"{table.path}: there are no attributes", "name columns: --attributes A,B, or --label Y")
-    return Subbasis(tuple(sets), tuple(skipped))
+    return Subbasis(tuple(sets), tuple(skipped), indices)
 
 
 def _one_a_value(column: Column, without: int | None = None) -> Iterator[Named]:

@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from quantify.dataset.operating import Marginals, Operating, Subspace
 from quantify.errors import InputError, UndecidedError
 from quantify.ir.count import Guarantee
 from quantify.ir.record import Reading
-from quantify.ir.transfer import ByNumber, Context, ContextFeature, Error, Prediction, Ranked, Transfer, Warned
+from quantify.ir.transfer import ByNumber, Context, ContextFeature, Error, KIs, Prediction, Ranked, Transfer, Warned
 from quantify.resources import Limits, Progress
 
 Floats = NDArray[np.float64]
@@ -52,6 +53,8 @@ class Plan:
     marginals: Path | None = None
     k: int | None = None
     """The number of features, instead of the choice."""
+    choose: Literal["informative", "least"] = "informative"
+    """How K is chosen: as `context_choice.choose` does with informative features, or by the least error alone."""
     splits: int = 50
     fit_share: Fraction = Fraction(1, 2)
     most: Fraction | None = None
@@ -67,6 +70,7 @@ class _Tested:
     """The test set as arrays."""
 
     table: Columns
+    indices: tuple[str, ...]
     loss: Floats
     levels: Codes
     codings: tuple[Coding, ...]
@@ -101,10 +105,12 @@ def transfer(plan: Plan, limits: Limits, progress: Progress) -> Transfer:
         tested.loss,
         [tested.codes[one.feature] for one in rounds],
         scale.most,
-        context_choice.splits(rows, plan.splits, fit_rows, limits.seed),
+        partial(context_choice.split, rows, fit_rows, limits.seed),
+        plan.splits,
+        limits.jobs,
         _steps("trying splits", plan.splits, limits, progress),
     )
-    k = context_choice.choose(errors) if plan.k is None else plan.k
+    k, k_is = _chosen(plan, tested, rounds, errors)
     subspace, place = _subspace(tested, rounds[:k])
     losses = np.bincount(place, weights=tested.loss) / np.bincount(place)
     given = _given(plan, tested)
@@ -112,16 +118,16 @@ def transfer(plan: Plan, limits: Limits, progress: Progress) -> Transfer:
     if given is not None:
         domain = _operating(plan, subspace, given)
         step = _steps("bootstrapping", plan.replicates, limits, progress)
-        prediction = _predict(plan, tested, scale, place, losses, domain, limits.seed, step)
+        prediction = _predict(plan, tested, scale, place, losses, domain, limits, step)
         by_k = _by_k(plan, tested, rounds[: max(k, SHOWN)], scale, given)
         prediction = replace(prediction, by_k=tuple(by_k))
     told = _told(errors, untested)
     found = Transfer(
         table=tested.table.ref(), loss_column=plan.loss, rows=rows, observed=float(tested.loss.mean()),
-        least=scale.least, most=scale.most, most_is=scale.most_is,
+        skipped=tested.indices, least=scale.least, most=scale.most, most_is=scale.most_is,
         loss_levels=len(np.unique(tested.levels)), features=tested.features,
         ranking=_ranking(tested, rounds), baseline=told[0], errors=told[1:],
-        k=k, k_is="least error" if plan.k is None else "given", splits=plan.splits, fit_rows=fit_rows,
+        k=k, k_is=k_is, splits=plan.splits, fit_rows=fit_rows,
         seed=limits.seed, contexts=_contexts(subspace, place, losses, domain),
         possible=math.prod(one.size for one in subspace.codings), prediction=prediction,
         warnings=(), readings=(),
@@ -143,7 +149,8 @@ def _steps(message: str, total: int, limits: Limits, progress: Progress) -> Call
 # --- the test set ----------------------------------------------------------------------------------------------------
 def _read(plan: Plan) -> _Tested:
     table = columns.read(plan.table)
-    names = plan.context or tuple(name for name in table.names if name != plan.loss)
+    indices = () if plan.context else tuple(name for name in table.indices() if name != plan.loss)
+    names = plan.context or tuple(name for name in table.names if name not in (plan.loss, *indices))
     table.check(plan.loss)
     for place, name in enumerate(names):
         table.check(name)
@@ -164,7 +171,7 @@ def _read(plan: Plan) -> _Tested:
     every = [table.column(name) for name in names]
     codings = tuple(coding(column, plan.bins, column.name in plan.categorical) for column in every)
     return _Tested(
-        table, loss, levels, codings,
+        table, indices, loss, levels, codings,
         tuple(one.feature(int((column.codes < 0).sum())) for one, column in zip(codings, every, strict=True)),
         tuple(one.codes(column) for one, column in zip(codings, every, strict=True)),
     )  # fmt: skip
@@ -211,6 +218,24 @@ def _scale(loss: Floats, declared: Fraction | None) -> _Scale:
     if smallest >= 0 and seen <= 1:
         return _Scale(0.0, 1.0, "1")
     return _Scale(least, seen, "largest seen")
+
+
+def _chosen(plan: Plan, tested: _Tested, rounds: Sequence[Round], errors: Floats) -> tuple[int, KIs]:
+    """K, and what it is."""
+    if plan.k is not None:
+        return plan.k, "given"
+    least = context_choice.choose(errors)
+    if plan.choose == "least":
+        return least, "least error"
+    levels, shared = len(np.unique(tested.levels)), rounds[0].candidates
+    informative = [
+        context_choice.is_informative(
+            len(tested.loss), levels, len(np.unique(tested.codes[one.feature])), shared[one.feature] or 0.0
+        )
+        for one in rounds
+    ]
+    k = context_choice.choose(errors, informative)
+    return k, "least error" if k == least else "within one standard error"
 
 
 def _subspace(tested: _Tested, rounds: Sequence[Round]) -> tuple[Subspace, Codes]:
@@ -262,7 +287,7 @@ def _predict(
     place: Codes,
     losses: Floats,
     domain: Operating,
-    seed: int,
+    limits: Limits,
     step: Callable[[int], None],
 ) -> Prediction:
     loss = _loss(domain, losses, scale)
@@ -273,7 +298,7 @@ def _predict(
     )
     lower, upper = transfer_interval.interval(
         by_context, domain.shares, domain.untested, domain.counts, float(plan.confidence), plan.replicates,
-        np.random.default_rng([seed, 2]), step,
+        np.random.default_rng([limits.seed, 2]), limits.jobs, step,
     )  # fmt: skip
     return Prediction(
         loss, min(lower, loss), max(upper, loss), domain.untested, domain.outside, domain.source, domain.file,
@@ -307,8 +332,7 @@ def _ranking(tested: _Tested, rounds: Sequence[Round]) -> tuple[Ranked, ...]:
 
 
 def _told(errors: Floats, untested: Floats) -> tuple[Error, ...]:
-    count = errors.shape[1]
-    spread = errors.std(axis=1, ddof=1) / math.sqrt(count) if count > 1 else np.zeros(len(errors))
+    spread = context_choice.standard_errors(errors)
     return tuple(
         Error(k, float(errors[k].mean()), float(spread[k]), float(untested[k].mean())) for k in range(len(errors))
     )

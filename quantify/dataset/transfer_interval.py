@@ -22,15 +22,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quantify.dataset.workers import in_order
+
 POOLED = 1.0
 """A: how many degrees of freedom the pooled variance counts for in each context."""
 BATCH = 2_000_000
-"""Random numbers drawn at once."""
+"""Random numbers drawn at once, at most."""
+PIECE = 250
+"""Replicates drawn at once, at most: so that workers share them."""
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -56,6 +61,7 @@ def interval(
     confidence: float,
     replicates: int,
     random: np.random.Generator,
+    jobs: int = 1,
     proceed: Callable[[int], None] = lambda done: None,
 ) -> tuple[float, float]:
     """Both ends of an approximate interval for the expected loss under a distribution of contexts.
@@ -66,6 +72,7 @@ def interval(
         rows: Where the distribution was itself counted: operating rows in each tested context, and in all others.
         confidence: Strictly between 0 and 1.
         replicates: Of the bootstrap.
+        jobs: Workers; the ends do not depend on it.
         proceed: Called with the number of replicates that are done; may raise to stop.
     """
     used = shares > 0
@@ -80,19 +87,25 @@ def interval(
         return low, high
     starts = np.flatnonzero(np.diff(context, prepend=-1))
     missing, rested = _hidden(losses, context, value, count, starts, p)
-    size = max(1, BATCH // (len(count) + len(p)))
-    for start in range(0, replicates, size):
-        proceed(start)
-        batch = min(size, replicates - start)
-        drawn = random.standard_gamma(count, (batch, len(count)))
+    size = max(1, min(BATCH // (len(count) + len(p)), PIECE))
+    starting = range(0, replicates, size)
+    generators = random.spawn(len(starting))
+
+    def piece(start: int) -> None:
+        some, batch = generators[start // size], min(size, replicates - start)
+        drawn = some.standard_gamma(count, (batch, len(count)))
         means = np.add.reduceat(drawn * value, starts, axis=1) / np.add.reduceat(drawn, starts, axis=1)
-        weights, rest = _weights(operating, p, untested, batch, random)
+        weights, rest = _weights(operating, p, untested, batch, some)
         tested = 1 - rest
-        total = np.einsum("bc,bc->b", weights, means) + math.sqrt(missing) * random.standard_normal(batch)
+        total = np.einsum("bc,bc->b", weights, means) + math.sqrt(missing) * some.standard_normal(batch)
         total = np.clip(total, tested * low, tested * high)
-        unseen = random.beta(1, rested, batch)
+        unseen = some.beta(1, rested, batch)
         lower[start : start + batch] = (1 - unseen) * (total + rest * low) + unseen * low
         upper[start : start + batch] = (1 - unseen) * (total + rest * high) + unseen * high
+
+    with closing(in_order(piece, starting, jobs)) as pieces:
+        for done, _ in zip(starting, pieces, strict=True):
+            proceed(done)
     tail = (1 - confidence) / 2
     return float(np.quantile(lower, tail)), float(np.quantile(upper, 1 - tail))
 

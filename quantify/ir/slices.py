@@ -141,6 +141,8 @@ class Slices:
     subbasis: tuple[tuple[str, str, int], ...]
     """(name, attribute, rows)."""
     skipped: tuple[str, ...]
+    indices: tuple[str, ...]
+    """Those of the skipped columns that are pandas' index."""
     names: Names
     sets: Sets
     equal_members: NDArray[np.int32]

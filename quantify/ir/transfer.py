@@ -10,6 +10,10 @@ from quantify.ir.record import DataRef, Reading
 Source = Literal["rows", "weights", "marginals"]
 """How an operating domain is given: rows that are a sample of it, rows with weights, or independent marginals."""
 
+KIs = Literal["least error", "within one standard error", "given"]
+"""How many features: where the expected error is least, with further informative ones while it is within one standard
+error of that, or as many as were asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextFeature:
@@ -111,6 +115,8 @@ class Transfer:
     rows: int
     observed: float
     """Mean loss of the test set."""
+    skipped: tuple[str, ...]
+    """Columns that are no features because they are pandas' index."""
     least: float
     """Minimum loss, for the lower end in untested contexts."""
     most: float
@@ -126,7 +132,7 @@ class Transfer:
     errors: tuple[Error, ...]
     """k = 1 … J."""
     k: int
-    k_is: Literal["least error", "given"]
+    k_is: KIs
     splits: int
     fit_rows: int
     seed: int

@@ -15,7 +15,7 @@ from quantify.report import lattice, plots
 from quantify.report.evidence import SHORT
 from quantify.report.html import fill
 from quantify.report.numbers import duration
-from quantify.report.view import Style, Table, View
+from quantify.report.view import Style, Table, View, index_note
 
 LISTED = 10
 """Sets at either end that the terminal lists."""
@@ -358,8 +358,10 @@ def _notes(found: Slices, informative: bool) -> Iterator[str]:
         yield f"{found.strange:,} predictions are none of the labels in the table: they count as wrong"
     if found.unjudged:
         yield f"{found.unjudged:,} rows have no label or value: they belong to sets and are not judged"
-    if found.skipped:
-        yield f"no sets of {', '.join(found.skipped)}: too many values that are no numbers"
+    if found.indices:
+        yield index_note(found.indices, "attribute", "--attributes")
+    if others := [name for name in found.skipped if name not in found.indices]:
+        yield f"no sets of {', '.join(others)}: too many values that are no numbers"
 
 
 # --- page ------------------------------------------------------------------------------------------------------------

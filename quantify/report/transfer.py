@@ -11,7 +11,7 @@ from quantify.report.evidence import SHORT
 from quantify.report.heat_maps import HeatMap, heat_map
 from quantify.report.html import fill
 from quantify.report.plots import Chart, Mark, Series, line_chart
-from quantify.report.view import Table, View
+from quantify.report.view import Table, View, index_note
 
 LISTED = 20
 """Features that the terminal lists; the JSON and the page have all."""
@@ -46,6 +46,7 @@ def to_dict(found: Transfer) -> dict[str, Any]:
             "maximum_is": found.most_is,
             "levels": found.loss_levels,
         },
+        "skipped": list(found.skipped),
         "ranking": [_ranked(one) for one in found.ranking],
         "k": found.k,
         "k_is": found.k_is,
@@ -139,6 +140,8 @@ def of_transfer(found: Transfer, listed: int | None = LISTED) -> View:
     if found.prediction is None:
         errors = Table(errors.title, errors.headers[:-2], errors.styles[:-2], tuple(row[:-2] for row in errors.rows))
     notes = [f"{one.code}: {one.text}" for one in found.warnings]
+    if found.skipped:
+        notes.append(index_note(found.skipped, "feature", "--context"))
     if listed is not None and len(found.ranking) > listed:
         notes.append(f"the first {listed} of {len(found.ranking):,} features are listed; --json and --html have all")
     return View(found.table.path, "loss by context", tuple(_facts(found)), (table, errors), tuple(notes))

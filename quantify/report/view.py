@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -312,6 +312,13 @@ def _input(witness: Witness) -> str:
 
 def _value(value: object) -> str:
     return "missing" if value is None else str(value)
+
+
+def index_note(names: Sequence[str], what: str, option: str) -> str:
+    """Why leading columns are none of a table's attributes or features, and how they would be."""
+    named = " and ".join(repr(name) if name else "the first column, which has no name," for name in names)
+    how = "list it in" if all(names) else "give it a name and list it in"
+    return f"{named} numbers the rows, as pandas' index does: no {what}; to have it as one, {how} {option}"
 
 
 def _meanings(counts: Iterable[Count]) -> Iterator[str]:

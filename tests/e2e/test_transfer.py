@@ -80,6 +80,27 @@ def test_answers_by_hand(project: Run) -> None:
     assert every != project("transfer", "test.csv", "--loss", "wrong", "--json", "-", "--seed", 1).stdout
 
 
+def test_the_index_of_pandas_and_the_rule_are_told(project: Run, tmp_path: Path) -> None:
+    lines = (tmp_path / "test.csv").read_text().splitlines()
+    (tmp_path / "test.csv").write_text(
+        "\n".join([f",{lines[0]}", *(f"{i},{line}" for i, line in enumerate(lines[1:]))])
+    )
+    done = project("transfer", "test.csv", "--loss", "wrong", "--choose", "least", "--json", "told.json")
+    assert done.returncode == 0, done.stderr
+    assert "the first column, which has no name, numbers the rows" in done.stdout
+    told = json.loads((tmp_path / "told.json").read_text())
+    jsonschema.validate(told, schema("transfer"))
+    assert (told["skipped"], told["k_is"]) == ([""], "least error")
+    assert {one["feature"] for one in told["ranking"]} == {"time", "place", "noise"}
+    done = project("slices", "test.csv", "--metric", "rate", "--column", "wrong", "--json", "told.json")
+    assert done.returncode == 0, done.stderr
+    assert "the first column, which has no name, numbers the rows" in done.stdout
+    told = json.loads((tmp_path / "told.json").read_text())
+    jsonschema.validate(told, schema("slices"))
+    assert told["skipped"] == [""]
+    assert {one["attribute"] for one in told["subbasis"]} == {"time", "place", "noise"}
+
+
 def test_the_terminal_says_the_same(project: Run) -> None:
     domain = ("--context", "time,place", "--k", 2, "--operating", "dark.csv", "--weight", "p")
     done = project("transfer", "test.csv", "--loss", "wrong", *domain)
@@ -150,6 +171,7 @@ def test_bad_input_is_one_error(project: Run, tmp_path: Path) -> None:
     refused(project, "--operating", "empty.csv", words="empty")
     refused(project, "--max-loss", "0.5", words="a loss of 1")
     refused(project, "--html", "no/page.html", words="mkdir -p no")
+    refused(project, "--k", 1, "--choose", "least", words="give one of them")
     done = project("transfer", "gap.csv", "--loss", "wrong")
     assert (done.returncode, "row 0: there is no loss" in done.stderr) == (2, True)
     assert not (tmp_path / ".quantify").exists()

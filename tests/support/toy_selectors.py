@@ -71,6 +71,13 @@ def failing(instances: Sizes) -> NDArray[np.float64]:
     raise RuntimeError("out of order")
 
 
+def hungry(instances: Sizes) -> NDArray[np.float64]:
+    """Needs 8 GiB of addresses, of which it uses none, for more than a few instances at a time."""
+    if len(instances) > 8:
+        np.empty(2**30, np.int64)
+    return smooth(instances)
+
+
 class EvenFirst:
     """Another domain: solver `even` wins when the sum of the row is even, `odd` otherwise, and a sum of 0 is a tie."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import sys
 import threading
 import types
@@ -24,7 +25,7 @@ from quantify.dataset import evolution, evolve, evolve_summary, packing
 from quantify.dataset.evolution import SAMPLE, SCREENING, UNVERIFIED, Book
 from quantify.dataset.packing import Packing
 from quantify.dataset.trials import Trials
-from quantify.errors import ContradictionError, InputError
+from quantify.errors import ContradictionError, InputError, UndecidedError
 from quantify.ir.evolved import Evolved, Searched, Settings, Trial
 from quantify.resources import Limits, Progress, Stop
 
@@ -37,7 +38,7 @@ def some(count: int = 6, seed: int = 1, balance: packing.Balance = "search") -> 
 
 
 def run(selector: Any, table: evolve.Table, settings: Settings = QUICK, **more: Any) -> Evolved:
-    limits = Limits(jobs=more.pop("jobs", 1), seed=more.pop("seed", 5), stop=more.pop("stop", None))
+    limits = Limits(None, more.pop("memory", None), more.pop("jobs", 1), more.pop("seed", 5), more.pop("stop", None))
     toy = selector if hasattr(selector, "ref") else toy_selectors.Toy(selector)
     return evolve.search(table, Packing(), toy, settings, limits, Progress(), **more)
 
@@ -448,8 +449,34 @@ def test_a_selector_that_changes_its_mind_is_found_out() -> None:
 
 
 def test_a_selector_that_is_never_right_is_an_error() -> None:
-    with pytest.raises(InputError, match="right about none of 4 instances"):
+    with pytest.raises(
+        InputError, match="none of 4 instances is left to search: 4 where the selector is wrong already"
+    ) as it:
         run(lambda x: toy_selectors.oracle(x)[:, ::-1], some(4))
+    assert "--solvers" in it.value.hint
+
+
+def test_instances_that_are_all_ties_are_an_error_that_says_so() -> None:
+    """Two sizes that fill a bin, over and over: both solvers fill every bin."""
+    ties = np.tile([100, 50], (5, 60))
+    with pytest.raises(InputError, match="none of 5 instances is left to search: 5 where no solver is better") as it:
+        run(toy_selectors.smooth, evolve.Table(ties, "ties.npy", "toy"))
+    assert "--instances ds2:20" in it.value.hint
+    mixed = np.concatenate([ties, some(2).instances])
+    with pytest.raises(InputError, match="5 where no solver is better, 2 where its two answers are equal") as it:
+        run(lambda x: np.full((len(x), 2), 0.5), evolve.Table(mixed, "mixed.npy", "toy"))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_memory_is_limited_in_every_process_that_searches(jobs: int) -> None:
+    used = resource.getrlimit(resource.RLIMIT_AS)
+    whole = run(toy_selectors.hungry, some(4), jobs=jobs)
+    assert told(whole) == told(run(toy_selectors.smooth, some(4)))
+    with pytest.raises(UndecidedError, match="not enough memory") as it:
+        run(toy_selectors.hungry, some(4), jobs=jobs, memory=6000)
+    assert "more --memory" in it.value.hint
+    assert told(run(toy_selectors.hungry, some(4), jobs=jobs, memory=40_000)) == told(whole)
+    assert resource.getrlimit(resource.RLIMIT_AS) == used
 
 
 # --- what they say together ------------------------------------------------------------------------------------------

@@ -716,3 +716,35 @@ def test_of_many_sets_those_without_the_first_rows_are_found_too(k):
         near = [other for other, inside in enumerate(content) if inside <= one and len(one - inside) <= k]
         assert most[place] == max(abs(values[place] - values[other]) for other in near)
         assert abs(values[place] - values[attained[place]]) == most[place]
+
+
+@pytest.mark.parametrize(
+    ("names", "skipped"), [([""], ("",)), (["Unnamed: 0.1", "Unnamed: 0"], ("Unnamed: 0.1", "Unnamed: 0"))]
+)
+def test_the_index_that_pandas_writes_is_no_attribute_unless_it_is_named(tmp_path, names, skipped):
+    rows = [(*[row] * len(names), "pn"[row % 2], "ab"[row % 3 == 0], "p") for row in range(30)]
+    table = write(tmp_path / "t.csv", [*names, "label", "kind", "pred"], rows)
+    found = look(table)
+    assert {attribute for _, attribute, _ in found.subbasis} == {"label", "kind"}
+    assert (found.skipped, found.indices) == (skipped, skipped)
+    if names[-1]:
+        found = look(table, attributes=("kind", names[-1]))
+        assert {attribute for _, attribute, _ in found.subbasis} == {"label", "kind", names[-1]}
+        assert (found.skipped, found.indices) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("header", "numbers"),
+    [
+        (["Unnamed: 0", "label"], [*range(9), 10]),  # not all of them
+        (["Unnamed: 0", "label"], [*range(1, 11)]),  # from 1
+        (["Unnamed: 0", "label"], [1, 0, *range(2, 10)]),  # in another order
+        (["Unnamed: 0", "label"], [*range(9), ""]),  # one is missing
+        (["number", "label"], [*range(10)]),  # it has a name
+        (["label", "Unnamed: 0"], [*range(10)]),  # not the first
+    ],
+)
+def test_other_columns_of_numbers_are_attributes(tmp_path, header, numbers):
+    rows = [[number, "p"] if header[1] == "label" else ["p", number] for number in numbers]
+    table = write(tmp_path / "t.csv", [*header, "pred"], [[*row, "p"] for row in rows])
+    assert look(table).skipped == ()
