@@ -23,7 +23,7 @@ class Verdict:
     leaves: Mapping[str, int] = field(default_factory=dict)
     """Per kind."""
     points: int = 0
-    """Evaluated one by one."""
+    """Of enumerated leaves."""
     exact: int = 0
     """Leaves that 64-bit words did not suffice for."""
     tree_bytes: int = 0

@@ -190,6 +190,34 @@ def test_folded_networks_give_points_their_labels(kind, seed):
         assert folder.totals(*one) == expected[n]
 
 
+@pytest.mark.parametrize(("kind", "bits"), [("relu", 2), ("relu", 22), ("capped", 3), ("leaky", 3)])
+def test_margins_with_at_most_one_kink_are_counted_line_by_line(kind, bits):
+    """m + c·max(z, 0), whichever way m, z and their sum fall along the lines, and where they do not fall at all."""
+    rng = random.Random(bits)
+    top = 1 << bits
+    activation = "leaky" if kind == "leaky" else "relu"
+    for dims in (1, 2, 3):
+        # The inputs pass through stable neurons; with few positions, sums of small numbers are often 0.
+        passed = [[int(i == k) for k in range(dims)] for i in range(dims)]
+        boxes = [(0,) * dims, (rng.choice((5, 9)), 4, 3)[:dims]]
+        ends = tuple(np.array(side).reshape(-1, 1) for side in boxes)
+        for _ in range(120):
+            kink = [rng.choice((0, rng.randint(-top, top))) for _ in range(dims)]
+            options = {"capped": {"cap": 2 * top}, "leaky": {"positive": 3, "negative": 1}}.get(kind, {})
+            inner = int_layer([*passed, kink], [1] * dims + [rng.randint(-4 * top, 4 * top)], activation, **options)
+            slopes = [rng.choice((0, rng.randint(-top, top))) for _ in range(dims)]
+            by = rng.choice((-1, 0, 1, 1, -1))
+            outer = int_layer([[0] * (dims + 1), [*slopes, by]], [0, rng.randint(-4 * top, 4 * top)])
+            network = IntNetwork(dims, (inner, outer), 2)
+            region = Box(*map(tuple, boxes))
+            net = forms.layered(network, region)
+            folder = folded.Folder(net, points.Evaluator(network, net, region).bits)
+            untold = np.full((net.places, 1), -1)
+            _, states = forms.hidden(net, *ends, untold, untold, True)
+            found = folder.totals(*ends, states, np.ones((2, 1), bool))
+            assert found == labels_in(network, region)
+
+
 def test_folding_is_for_one_activation_and_numbers_that_fit():
     region = Box((0, 0), (9, 9))
 

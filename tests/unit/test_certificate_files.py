@@ -86,6 +86,21 @@ def test_claims_that_the_leaves_do_not_support_are_refuted(tmp_path, example):
         verdicts(path, problem)
 
 
+def test_a_certificate_says_of_every_query_what_its_leaves_prove_and_of_nothing_else(tmp_path, example):
+    problem, stream, counts = example
+    case = problem.cases[0]
+    path = tmp_path / "c.cert"
+    # Signed by somebody who knows how, with the digest of the case that is left.
+    left = replace(case, queries=case.queries[1:])
+    some = {query.name: counts[query.name] for query in left.queries}
+    path.write_bytes(gzip.compress(sealed(problem, stream, some, digest=problem.digest(left))))
+    with pytest.raises(InputError, match="another problem"):
+        verdicts(path, problem)
+    path.write_bytes(gzip.compress(sealed(problem, stream, {**counts, "robust": (1, 1)})))
+    with pytest.raises(InputError, match="another problem"):
+        verdicts(path, problem)
+
+
 def test_files_that_are_no_certificates_are_bad_input(tmp_path, example):
     problem, stream, counts = example
     good = sealed(problem, stream, counts)

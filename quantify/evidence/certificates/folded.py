@@ -2,7 +2,7 @@
 
 A stable neuron is affine, so it is folded away. What is left of the network on a box are the arguments of its unstable
 neurons and the scores, each affine in the inputs and in the values of the unstable neurons before: these are evaluated
-at every point. All numbers are whole and proven to fit.
+at every point, or, of two labels and at most one ReLU, counted line by line. All numbers are whole and proven to fit.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Rows:
     by: Any
     """(R × neurons × n)."""
 
-    def some(self, part: slice) -> Rows:
-        """The rows on some of the boxes."""
+    def some(self, part: Any) -> Rows:
+        """The rows on some of the boxes (a slice, or their places)."""
         return Rows(self.constant[:, part], self.slopes[:, :, part], self.by[:, :, part])
 
 
@@ -64,6 +64,9 @@ class Folder:
         self._layer = next(iter(kinds.values()), None)
         self.usable = len(kinds) < 2 and bits + 2 <= points.WORD
         """Whether all hidden layers have one activation, and words have room."""
+        relu = self._layer is not None and (self._layer.activation, self._layer.cap) == ("relu", None)
+        self._bends = int(relu)
+        """Most unstable neurons with which boxes are counted line by line."""
         self._kind: Any = np.float64 if bits + 2 <= points.DOUBLE else np.int64
         self._rows = [
             (rows.matrix.astype(self._kind), rows.constant.astype(self._kind)[:, None])
@@ -109,6 +112,12 @@ class Folder:
                 total[labels[0]] += len(at) * int(np.prod(sizes))
                 continue
             rows = _rows(parts, at, neurons, labels, low[:, at], order[:, at])
+            if len(labels) == 2 and neurons <= self._bends:
+                affine, some = _affine(rows)
+                second = _on_lines(affine.some(some), sizes)
+                total[labels[1]] += second
+                total[labels[0]] += len(some) * int(np.prod(sizes)) - second
+                rows = rows.some(np.setdiff1d(np.arange(len(at)), some))
             for values, by in _at_points(rows, sizes):
                 for label, many in zip(labels, self._winners(values, by), strict=True):
                     total[label] += many
@@ -137,6 +146,58 @@ class Folder:
             left &= ~here
             found[-1:] = [int(np.count_nonzero(here)), int(np.count_nonzero(left))]
         return [left.size - sum(found), *found][: 1 + len(margins)]
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """On n boxes, the functions that make up a margin: it is the largest of them or, where it is concave, the least."""
+
+    constant: Any
+    """(F × n)."""
+    slopes: Any
+    """(F × d × n), the widest input first."""
+    concave: Any
+    """(n)."""
+
+    def some(self, part: Any) -> Affine:
+        """The functions on some of the boxes."""
+        return Affine(self.constant[:, part], self.slopes[:, :, part], self.concave[part])
+
+
+def _affine(rows: Rows) -> tuple[Affine, Any]:
+    """The margin of two labels: m or, with one neuron, m + c·max(z, 0), which is m and m + c·z, the larger if c ≥ 0.
+
+    Also the places of the boxes where all of these depend on the widest input.
+    """
+    by = rows.by[-1]
+    constant = rows.constant[-1] + np.concatenate([np.zeros_like(rows.constant[-1:]), by * rows.constant[:-1]])
+    slopes = rows.slopes[-1] + np.concatenate([np.zeros_like(rows.slopes[-1:]), by[:, None] * rows.slopes[:-1]])
+    return Affine(constant, slopes, (by < 0).any(axis=0)), np.flatnonzero((slopes[:, 0] != 0).all(axis=0))
+
+
+def _on_lines(margin: Affine, sizes: list[int]) -> int:
+    """Points of boxes of these sizes where the margin is positive, line by line along the widest input.
+
+    From one end of a line, that where it is largest, an affine function is positive on a first so many points.
+    """
+    width, total = sizes[0], 0
+    step = max(1, VALUES // (len(margin.constant) * int(np.prod(sizes[1:]))))
+    for first in range(0, len(margin.concave), step):
+        part = margin.some(slice(first, first + step))
+        rising, steep = part.slopes[:, 0] > 0, abs(part.slopes[:, 0])
+        largest = part.constant + rising * steep * (width - 1)
+        at = _sums(largest[:, :, None], part.slopes[:, 1:], sizes[1:]).astype(np.int64)
+        positive = np.clip(-(-at // steep.astype(np.int64)[:, :, None]), 0, width)
+        if len(positive) == 1:
+            total += int(positive.sum())
+            continue
+        # Where all must be positive, no point is left out by either: what is not is counted from the other ends.
+        concave = part.concave[:, None]
+        one, two = np.where(concave, width - positive, positive)
+        same = (rising[0] == rising[1])[:, None]
+        some = np.where(same, np.maximum(one, two), np.minimum(one + two, width))
+        total += int(np.where(concave, width - some, some).sum())
+    return total
 
 
 def _at_points(rows: Rows, sizes: list[int]) -> Iterator[tuple[Any, Any]]:

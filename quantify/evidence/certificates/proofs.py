@@ -47,7 +47,7 @@ class Tally:
     outside: list[int]
     leaves: dict[str, int] = field(default_factory=lambda: dict.fromkeys(tree.KINDS.values(), 0))
     points: int = 0
-    """Evaluated one by one."""
+    """Of enumerated leaves."""
     exact: int = 0
     """Leaves that needed more than 64-bit words."""
 

@@ -100,8 +100,8 @@ def leaves(blocks: Iterable[bytes], shape: Shape, batch: int) -> Iterator[Leaves
         rest = data[used:]
         if len(rest) > longest:
             raise TreeError("a leaf is too long")
-    if rest or walker.stack:
-        raise TreeError("the tree is cut off" if walker.stack else "bytes follow the tree")
+    if walker.stack:
+        raise TreeError("the tree is cut off")
     for kind in KINDS:
         yield from walker.flush(kind)
 
