@@ -91,7 +91,7 @@ Keep = Callable[[Prepared, Split], None]
 
 
 class CountedApartError(ContradictionError):
-    """Two ways of counting disagree.
+    """Two ways of counting disagree, or what was to be counted disagrees with the library.
 
     Args:
         evidence: What is left to say: the case on which they do, and those after it, lie between nothing and all.
@@ -107,8 +107,9 @@ def prepare(model_path: Path, property_path: Path, options: Options, progress: P
 
     Raises:
         InputError: Model or property cannot be used.
-        ContradictionError: The integer model disagrees with the library on some input.
+        CountedApartError: The integer model disagrees with the library on some input.
     """
+    started = time.monotonic()
     progress.update("reading the model")
     source = properties.load(property_path)
     if options.radius is not None:
@@ -117,6 +118,18 @@ def prepare(model_path: Path, property_path: Path, options: Options, progress: P
     problem = properties.bind(source, model, seed=options.limits.seed)
     progress.update("lowering to integers")
     grid = discretise.lower(problem)
+    notes = tuple(Check("note", "ok", note) for note in problem.notes)
+    try:
+        checks = _compared(problem, grid, options, progress)
+    except ContradictionError as error:
+        failed = Check("contradiction", "failed", error.message)
+        cases = [case_evidence.unfinished(problem, grid, *both) for both in zip(problem.cases, grid.cases, strict=True)]
+        raise CountedApartError(error, _evidence(problem, grid, cases, [failed, *notes], False, started)) from error
+    return Prepared(problem, grid, checks + notes)
+
+
+def _compared(problem: Problem, grid: GridProblem, options: Options, progress: Progress) -> tuple[Check, ...]:
+    """The integers against the library's predict, and under --cross-check against the library itself."""
     progress.update("comparing with the library's predict")
     checks = discretise.check_fidelity(
         problem, grid, lambda positions: engine_room.evaluate.labels(grid, positions), seed=options.limits.seed
@@ -124,8 +137,7 @@ def prepare(model_path: Path, property_path: Path, options: Options, progress: P
     if options.cross_check and problem.model.library_predict is not None:
         progress.update("asking the library itself")
         checks = (*checks, _ask_library(problem, grid, options))
-    notes = tuple(Check("note", "ok", note) for note in problem.notes)
-    return Prepared(problem, grid, checks + notes)
+    return checks
 
 
 def _ask_library(problem: Problem, grid: GridProblem, options: Options) -> Check:
@@ -203,7 +215,16 @@ def _count_all(
     decided = all(_is_decided(c, case.total, chosen, options) for case in cases for c in case.counts.values())
     complete = decided and not interrupted and apart is None
     checks.extend(_unfinished_work(cases, complete, kept))
-    evidence = Evidence(
+    evidence = _evidence(problem, grid, cases, checks, complete, started)
+    if apart is not None:
+        raise CountedApartError(apart, evidence) from apart
+    return evidence
+
+
+def _evidence(
+    problem: Problem, grid: GridProblem, cases: list[CaseEvidence], checks: list[Check], complete: bool, started: float
+) -> Evidence:
+    return Evidence(
         model=subject.of_model(problem, grid),
         property=subject.of_property(problem),
         domain=subject.of_domain(problem),
@@ -213,9 +234,6 @@ def _count_all(
         complete=complete,
         seconds=time.monotonic() - started,
     )
-    if apart is not None:
-        raise CountedApartError(apart, evidence) from apart
-    return evidence
 
 
 def _is_decided(found: Count, total: int, known: Mapping[str, Engine], options: Options) -> bool:

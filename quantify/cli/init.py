@@ -42,8 +42,7 @@ def command(name: str | None, ci: str | None, folder: Path | None) -> int:
         raise InputError(f"{target} exists and is not an empty folder", "give another folder as the last argument")
     from quantify.tools.process import run
 
-    ignored = shutil.ignore_patterns("__pycache__")  # installers compile whatever ends in .py
-    shutil.copytree(templates_dir("examples") / name, target, dirs_exist_ok=True, ignore=ignored)
+    _copy(templates_dir("examples") / name, target)
     done = run([sys.executable, "-P", "train.py"], cwd=target, timeout=TRAINING_SECONDS)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
@@ -56,6 +55,26 @@ def command(name: str | None, ci: str | None, folder: Path | None) -> int:
     else:
         click.echo(f"next: cd {target} && quantify count model.pkl --property property.yaml --cross-check")
     return 0
+
+
+def _copy(example: Path, target: Path) -> None:
+    """Copy the files, all or none.
+
+    Raises:
+        InputError: They cannot be written, for example because the disk is full.
+    """
+    ignored = shutil.ignore_patterns("__pycache__")  # installers compile whatever ends in .py
+    there = target.exists()
+    try:
+        shutil.copytree(example, target, dirs_exist_ok=True, ignore=ignored)
+    except OSError as error:
+        # copytree goes on after an error and raises a list of (source, target, reason) at the end.
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
+        for path in target.iterdir() if there else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not there:
+            shutil.rmtree(target, ignore_errors=True)
+        raise InputError(f"cannot write {target}: {reason}", "free some space or give another folder") from None
 
 
 def pipelines() -> list[str]:

@@ -75,10 +75,10 @@ def cli() -> None:
 
 
 class Outlet:
-    """Stdout, which swallows what is written after its reader went away (`| head`): the exit code keeps its meaning."""
+    """A stream that swallows what is written after one of `swallowed`: the exit code keeps its meaning."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, swallowed: type[OSError]) -> None:
+        self._stream, self._swallowed = stream, swallowed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -86,17 +86,18 @@ class Outlet:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
-            self._discard()
+        except self._swallowed:
+            self.discard()
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._discard()
+        except self._swallowed:
+            self.discard()
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """From here on, everything that is or was to be written goes nowhere."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -104,13 +105,30 @@ class Outlet:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code; never lets a known error become a traceback."""
-    stdout = sys.stdout
-    sys.stdout = cast(TextIO, Outlet(stdout))
+    _open_what_is_closed()
+    before = sys.stdout, sys.stderr
+    # The reader of the answer may leave (`| head`); that it cannot be written is an error. What is said beside it is
+    # said where it can be.
+    answers, said = Outlet(sys.stdout, BrokenPipeError), Outlet(sys.stderr, OSError)
+    sys.stdout, sys.stderr = cast(TextIO, answers), cast(TextIO, said)
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        try:
+            answers.flush()
+        except OSError as error:
+            answers.discard()
+            code = _not_possible(error)
+        said.flush()
+        return code
     finally:
-        sys.stdout.flush()
-        sys.stdout = stdout
+        sys.stdout, sys.stderr = before
+
+
+def _open_what_is_closed() -> None:
+    """Give streams that the shell closed (`>&-`) a place: else the next file that is opened takes their number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (as long as the process)
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -134,11 +152,7 @@ def _run(arguments: list[str] | None) -> int:
         report("stopped by the user before anything was counted")
         return 3
     except OSError as error:
-        report(
-            f"{error.strerror or error}: {error.filename}" if error.filename else str(error),
-            "check that the path exists and that there is space and permission to use it",
-        )
-        return 2
+        return _not_possible(error)
     except MemoryError:
         report("out of memory", "give --memory and --timeout, or a smaller domain")
         return 3
@@ -150,6 +164,15 @@ def _run(arguments: list[str] | None) -> int:
             "this is a defect of quantify, no number was given: run again with QUANTIFY_TRACEBACK=1 and report it",
         )
         return 3
+
+
+def _not_possible(error: OSError) -> int:
+    reason = str(error.strerror or error)
+    report(
+        f"{reason}: {error.filename}" if error.filename else reason,
+        "check that the path exists and that there is space and permission to use it",
+    )
+    return 2
 
 
 def _missing(parameter: click.Parameter) -> str:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,7 +98,10 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 class TerminalProgress(Progress):
-    """Shows the stage on stderr once a run has lasted a second; a line a second at most when stderr is no terminal."""
+    """Shows the stage on stderr once a run has lasted a second; a line a second at most when stderr is no terminal.
+
+    A stage that says nothing more is shown as well: `watcher`, once started, looks every second until `close`.
+    """
 
     QUIET_SECONDS = 1.0
     REDRAW_SECONDS = 0.1
@@ -105,34 +109,59 @@ class TerminalProgress(Progress):
     def __init__(self) -> None:
         super().__init__()
         self._drawn = 0.0
+        self._stage: tuple[str, int, int] | None = None
         self._last = ""
         self._open_line = False
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self.watcher = threading.Thread(target=self._watch, daemon=True)
 
     def update(self, message: str, done: int = 0, total: int = 0) -> None:
+        with self._lock:
+            self._stage = message, done, total
+        self.look()
+
+    def look(self) -> None:
+        """Show the stage, if it is to be shown now."""
+        with self._lock:
+            if not self._closed.is_set():
+                self._show()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(self.QUIET_SECONDS):
+            self.look()
+
+    def _show(self) -> None:
         now = time.monotonic()
-        if now - self.started < self.QUIET_SECONDS:
+        if self._stage is None or now - self.started < self.QUIET_SECONDS:
             return
-        share = (
-            f" {done}/{total}" if total > 1 and total < 10**9 else (f" {100 * done / total:.1f} %" if total > 1 else "")
-        )
-        text = f"[{now - self.started:6.1f} s] {message}{share}"
+        message = self._stage[0]
         if sys.stderr.isatty():
             if now - self._drawn >= self.REDRAW_SECONDS:
-                self._drawn = now
                 self._open_line = True
-                sys.stderr.write("\r\x1b[2K" + text[:200])
-                sys.stderr.flush()
+                self._write("\r\x1b[2K" + self._text(now)[:200], now)
         elif message != self._last and now - self._drawn >= self.QUIET_SECONDS:
-            self._last, self._drawn = message, now
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            self._last = message
+            self._write(self._text(now) + "\n", now)
+
+    def _text(self, now: float) -> str:
+        assert self._stage is not None
+        message, done, total = self._stage
+        share = "" if total <= 1 else f" {done}/{total}" if total < 10**9 else f" {100 * done / total:.1f} %"
+        return f"[{now - self.started:6.1f} s] {message}{share}"
+
+    def _write(self, text: str, now: float) -> None:
+        self._drawn = now
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
     def close(self) -> None:
-        """Clear the line."""
-        if self._open_line:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-            self._open_line = False
+        """Clear the line, and look no more."""
+        self._closed.set()
+        with self._lock:
+            if self._open_line:
+                self._write("\r\x1b[2K", self._drawn)
+                self._open_line = False
 
 
 @contextlib.contextmanager
@@ -142,6 +171,7 @@ def progress(quiet: bool) -> Iterator[Progress]:
         yield Progress()
         return
     shown = TerminalProgress()
+    shown.watcher.start()
     try:
         yield shown
     finally:

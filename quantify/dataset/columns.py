@@ -19,8 +19,7 @@ from quantify.errors import InputError
 from quantify.ir.domain import Number
 from quantify.ir.record import DataRef
 from quantify.properties.domain import shown
-from quantify.properties.table import Cell, cell_of
-from quantify.properties.yaml import listed, suggest
+from quantify.properties.table import Cell, cell_of, no_such_column, separated, utf8
 
 Codes = NDArray[np.int32]
 Places = NDArray[np.int32] | NDArray[np.int64]
@@ -82,12 +81,9 @@ class Columns:
         Raises:
             InputError: There is none of that name.
         """
-        if name in self.names:
-            return name
-        raise InputError(
-            f"{self.path}: there is no column {name!r}{suggest(name, self.names)}",
-            f"its columns are {listed(self.names)}",
-        )
+        if name not in self.names:
+            no_such_column(self.path, name, self.names)
+        return name
 
     def indices(self) -> tuple[str, ...]:
         """Columns before all others that are pandas' index: without a name of their own, and 0 … n−1."""
@@ -131,12 +127,8 @@ def read(path: Path) -> Columns:
         reason = "there is no such file" if missing else f"cannot be read: {error.strerror}"
         raise InputError(f"{path}: {reason}", HINT) from None
     sha256 = hashlib.sha256(content).hexdigest()
+    text = utf8(path, content)
     content = content.removeprefix(b"\xef\xbb\xbf")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8 text", "save the file as UTF-8") from None
     cut = None if b'"' in content or b"\0" in content else _cut(content)
     if cut is not None:
         header, content, starts, ends = cut
@@ -194,7 +186,7 @@ def _with_quotes(path: Path, sha256: str, text: str) -> Columns:
                 if len(row) != len(names):
                     raise InputError(
                         f"{path}:{reader.line_num}: {len(row)} cells instead of {len(names)}",
-                        "every row has a cell for every column",
+                        separated(names) or "every row has a cell for every column",
                     )
                 rows.append(row)
     except csv.Error as error:

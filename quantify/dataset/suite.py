@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from quantify.errors import InputError
 from quantify.ir.domain import Number
 from quantify.properties.domain import shown
-from quantify.properties.table import CsvTable
+from quantify.properties.table import CsvTable, utf8
 from quantify.properties.yaml import exact_decimal, listed, suggest
 
 Value = Number | str | bool | None
@@ -177,11 +177,7 @@ def _constant(text: str) -> NoReturn:
 
 
 def _from_lines(path: Path, content: bytes) -> Suite:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8 text", "save the file as UTF-8") from None
+    text = utf8(path, content)
     decoder = json.JSONDecoder(
         object_pairs_hook=_object, parse_float=_decimal, parse_int=_decimal, parse_constant=_constant
     )

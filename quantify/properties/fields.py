@@ -14,10 +14,12 @@ from quantify.properties.yaml import Mapping, Node, Scalar, Sequence, exact_deci
 
 @contextmanager
 def blame(node: Node) -> Iterator[None]:
-    """Put the file and line of `node` before the message of any InputError raised inside."""
+    """Put the file and line of `node` before the message of any InputError raised inside that names no line of it."""
     try:
         yield
     except InputError as error:
+        if error.message.startswith(f"{node.file}:"):
+            raise
         raise InputError(f"{node.file}:{node.line}: {error.message}", error.hint) from None
 
 

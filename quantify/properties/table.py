@@ -29,6 +29,13 @@ Cell = Number | str | None
 Rounding = Literal["exact", "float32", "float64"]
 MISSING_WORDS = frozenset(("", "na", "nan", "n/a", "null", "none", "?"))
 CSV_CHUNK = 2000
+NO_TEXT = {
+    b"\x1f\x8b": "it is compressed: unpack it first, as with gzip -d",
+    b"PK\x03\x04": "it is an archive or a spreadsheet: unpack it, or save the sheet as CSV in UTF-8",
+    b"\xff\xfe": "it is UTF-16: save it as UTF-8",
+    b"\xfe\xff": "it is UTF-16: save it as UTF-8",
+}
+"""How files begin that are taken for text, and what to do then."""
 
 
 class Table(Protocol):
@@ -105,16 +112,42 @@ def column_index(table: Table, name: str) -> int:
     if table.names is not None:
         if name in table.names:
             return table.names.index(name)
-        raise InputError(
-            f"{table.path}: there is no column {name!r}{suggest(name, table.names)}",
-            f"its columns are {listed(table.names)}",
-        )
+        no_such_column(table.path, name, table.names)
     if name.isascii() and name.isdigit() and int(name) < table.width:
         return int(name)
     raise InputError(
         f"{table.path}: the columns have no names, and {name!r} is no place among its {table.width} columns",
         f"give the place of the column, 0 to {table.width - 1}",
     )
+
+
+def no_such_column(path: Path, name: str, names: Sequence[str]) -> NoReturn:
+    """Raise the error about a column that a file with a header does not have."""
+    raise InputError(
+        f"{path}: there is no column {name!r}{suggest(name, names)}",
+        separated(names) or f"its columns are {listed(names)}",
+    )
+
+
+def separated(names: Sequence[str]) -> str:
+    """What to do where the one name of a header is several ones, separated by something else; or nothing."""
+    marks = {";": "semicolons", "\t": "tabs", "|": "bars"}
+    found = [word for mark, word in marks.items() if len(names) == 1 and mark in names[0]]
+    return f"its cells are separated by {found[0]}: save it with commas" if found else ""
+
+
+def utf8(path: Path, content: bytes) -> str:
+    """The text of a file, without a byte order mark.
+
+    Raises:
+        InputError: It is none in UTF-8; with the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        hint = next((hint for magic, hint in NO_TEXT.items() if content.startswith(magic)), "save the file as UTF-8")
+        raise InputError(f"{path}:{line}: not UTF-8 text", hint) from None
 
 
 def no_such_row(path: Path, row: int, height: int) -> NoReturn:
@@ -140,12 +173,7 @@ class CsvTable:
     def read(cls, path: Path, header: bool) -> CsvTable:
         """Split the file into records and read its header."""
         content = path.read_bytes()
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise InputError(f"{path}:{line}: not UTF-8 text", "save the file as UTF-8") from None
-        lines = _records(path, text)
+        lines = _records(path, utf8(path, content))
         if not lines:
             raise InputError(f"{path}: the file is empty", "the first line names the columns")
         first = _split(path, lines[0])
@@ -171,7 +199,7 @@ class CsvTable:
         if len(record) != self.width:
             raise InputError(
                 f"{self.path}: row {row} has {len(record)} cells instead of {self.width}",
-                "every row needs one cell for each column of the header",
+                separated(self.names or ()) or "every row needs one cell for each column of the header",
             )
         return record
 

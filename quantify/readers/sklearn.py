@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from quantify.errors import InputError, UnsafeFileError
 from quantify.ir.model import Model, Predict
 from quantify.readers.compression import CannotDecompress, compression, decompress
-from quantify.readers.skops_file import is_skops, read_skops
+from quantify.readers.skops_file import SUPPORTED, is_skops, read_skops
 from quantify.readers.tree_arrays import RESAVE, OtherLayout, TreeArrays, check_arrays, to_tree
 from quantify.readers.unpickle import (
     Estimator,
@@ -38,7 +38,6 @@ CHUNK_VALUES = 1 << 22
 UNKNOWN = "of an unknown version"
 CRITERIA = ("gini", "entropy", "log_loss")
 SPLITTERS = ("best", "random")
-SUPPORTED = "quantify reads DecisionTreeClassifier: save that object itself, not what contains it"
 CLASS_NAME = re.compile(r"[A-Z]\w*")
 RELABEL = "train it with integer or string labels"
 # First opcodes of pickles: PROTO, or in protocols 0 and 1 what an object, dict, list or tuple begins with.

@@ -16,6 +16,10 @@ from quantify.readers.unpickle import printable
 
 TREE = "sklearn.tree._tree.Tree"
 CLASSIFIER = "sklearn.tree._classes.DecisionTreeClassifier"
+SUPPORTED = (
+    "of scikit-learn, quantify reads DecisionTreeClassifier: save that object itself, not what contains it; "
+    "networks are read from Keras, .nnet, ONNX and TensorFlow Lite files"
+)
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 # The (loader, type) pairs of a saved tree. skops itself trusts hundreds of types and functions.
 ALLOWED = {
@@ -58,7 +62,7 @@ def read_skops(data: bytes) -> tuple[Any, str]:
     if root != CLASSIFIER:
         raise InputError(
             f"holds a {printable(root.rpartition('.')[2])} ({printable(root)})",
-            "quantify reads DecisionTreeClassifier: save that object itself, not what contains it",
+            SUPPORTED,
         )
     for node in _nodes(schema):
         pair = (str(node.get("__loader__")), _type_name(node))

@@ -239,6 +239,25 @@ def test_ways_that_disagree_are_on_record_and_invalidate_the_rule(
     gate(rule, "INVALID", 4)
 
 
+def test_integers_that_disagree_with_the_library_are_on_record_as_well(
+    here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    right = engines.evaluate.labels
+    with monkeypatch.context() as planted:
+        planted.setattr(engines.evaluate, "labels", lambda grid, positions: (right(grid, positions) + 1) % 2)
+        done = here(*COUNT)
+    assert done.returncode == 4
+    assert "scikit-learn" in done.stderr
+    rule = "rules:\n  - {id: unsafe, metric: violation, property: small, max: 1}\n"
+    (found,) = gate(rule, "INVALID", 4)["rules"]
+    assert [reason["code"] for reason in found["reasons"]] == ["contradiction"]
+    with Store(tmp_path / ".quantify" / "evidence.db") as store:
+        ((stored,), _) = store.all()
+    assert stored.record.status == "invalid"
+    assert {(reading.lower, reading.upper) for reading in stored.record.readings} == {(0, 1)}
+    assert [check["name"] for check in stored.record.body["checks"]] == ["contradiction"]
+
+
 def test_a_contradiction_that_nobody_records_leaves_no_evidence(
     here: Run, gate: Callable[..., dict[str, Any]], truth: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:

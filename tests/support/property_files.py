@@ -58,6 +58,7 @@ def refused(folder: Path, text: str, model: Model | None = None, *, line: int | 
     with pytest.raises(InputError) as caught:
         bind(folder, text, model)
     error = caught.value
+    assert error.message.count("p.yaml:") <= 1, error.message
     assert error.message.startswith(f"{folder / 'p.yaml'}:"), error.message
     if line is not None:
         assert error.message.startswith(f"{folder / 'p.yaml'}:{line}: "), error.message

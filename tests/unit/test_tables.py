@@ -1,0 +1,76 @@
+"""The everyday mistakes with a data file: both readers of CSV files say what to do about them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quantify.dataset import columns
+from quantify.errors import InputError
+from quantify.properties.table import column_index, open_table
+
+TEXT = "age,weather,failed\n30,dry,0\n41,rain,1\n"
+
+
+def by_property(path: Path) -> None:
+    table = open_table(path)
+    column_index(table, "weather")
+    table.rows(range(table.height()))
+
+
+def by_table(path: Path) -> None:
+    columns.read(path).column("weather")
+
+
+@pytest.fixture(params=[by_property, by_table])
+def read(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bytes], InputError | None]:
+    def run(content: bytes) -> InputError | None:
+        path = tmp_path / "t.csv"
+        path.write_bytes(content)
+        try:
+            request.param(path)
+        except InputError as error:
+            return error
+        return None
+
+    return run
+
+
+def zipped() -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", "ä" * 99)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("content", [TEXT.encode(), TEXT.encode("utf-8-sig"), TEXT.replace("\n", "\r\n").encode()])
+def test_what_is_no_mistake_is_read(read: Callable[[bytes], InputError | None], content: bytes) -> None:
+    assert read(content) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (TEXT.replace(",", ";").encode(), "its cells are separated by semicolons: save it with commas"),
+        (TEXT.replace(",", ";").replace("dry", "1,5").encode(), "separated by semicolons"),
+        (TEXT.replace(",", "\t").encode(), "separated by tabs"),
+        (TEXT.replace(",", "|").encode(), "separated by bars"),
+        (TEXT.replace("weather", "wind").encode(), "its columns are 'age', 'wind', 'failed'"),
+        (gzip.compress(TEXT.encode()), "unpack it first, as with gzip -d"),
+        (zipped(), "save the sheet as CSV"),
+        (TEXT.encode("utf-16"), "save it as UTF-8"),
+        (TEXT.replace("dry", "sèc").encode("latin-1"), "save the file as UTF-8"),
+    ],
+)
+def test_a_mistake_is_told_with_its_remedy(
+    read: Callable[[bytes], InputError | None], content: bytes, hint: str
+) -> None:
+    error = read(content)
+    assert error is not None
+    assert "t.csv" in error.message
+    assert hint in error.hint
