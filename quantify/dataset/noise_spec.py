@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Literal, cast
 
 from quantify.dataset.images import Layout
-from quantify.errors import InputError
 from quantify.ir.domain import Number
 from quantify.properties import yaml
 from quantify.properties.fields import Fields, choice, integer, items, number, rational, text
@@ -102,11 +100,8 @@ def load(path: Path) -> Spec:
     Raises:
         InputError: Not there, not YAML, an unknown key or kind, a transform that nothing evaluates, …; with the line.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}", "give a noise file, see docs/noise.md") from None
-    fields = Fields(yaml.parse(content, str(path)), "a noise file", TOP)
+    root, digest = yaml.read(path, "give a noise file, see docs/noise.md")
+    fields = Fields(root, "a noise file", TOP)
     metamorphic = Fields(
         fields.need("metamorphic", f"write metamorphic: {{transforms: [{EXAMPLE}]}}"), "metamorphic", ("transforms",)
     )
@@ -128,7 +123,7 @@ def load(path: Path) -> Spec:
     layout = fields.get("layout")
     return Spec(
         path,
-        hashlib.sha256(content).hexdigest(),
+        digest,
         _path(fields, "model", base),
         _path(fields, "cases", base),
         _path(fields, "property", base),

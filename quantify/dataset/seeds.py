@@ -46,11 +46,8 @@ def load(path: Path) -> Plan:
     Raises:
         InputError: Not there, an unknown key, no checkpoint, a threshold that is no share, …; with the line.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}", f"give a seeds file: {EXAMPLE}") from None
-    whole = Fields(yaml.parse(content, str(path)), "a seeds file", ("seeds",))
+    root, _ = yaml.read(path, f"give a seeds file: {EXAMPLE}")
+    whole = Fields(root, "a seeds file", ("seeds",))
     fields = Fields(whole.need("seeds", f"write {EXAMPLE}"), "seeds", TOP)
     named = fields.need("checkpoints", "name a run for every seed: {seed_1: latest~1, seed_2: latest}")
     if not isinstance(named, Mapping) or not named.items:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from quantify.ir.predicate import (
@@ -22,6 +22,7 @@ from quantify.ir.predicate import (
     Sign,
     Times,
     Within,
+    nodes,
 )
 from quantify.ir.problem import GridTree
 from quantify.ir.ranges import Labels, interval, on_box
@@ -94,24 +95,10 @@ def holds(predicate: Predicate, positions: Sequence[int], label: int, scores: Se
     assert_never(predicate)
 
 
-def _nodes(node: IntExpr | Predicate) -> Iterator[IntExpr | Predicate]:
-    """The node and everything below it."""
-    stack: list[IntExpr | Predicate] = [node]
-    while stack:
-        top = stack.pop()
-        yield top
-        if isinstance(top, Plus | Extreme | CountOf | AllOf | AnyOf):
-            stack.extend(top.arguments)
-        elif isinstance(top, Sign | Negation | FloorDiv):
-            stack.append(top.argument)
-        elif isinstance(top, Times):
-            stack.extend((top.left, top.right))
-
-
 def features_used(predicate: Predicate) -> tuple[int, ...]:
     """The features whose position `predicate` reads, ascending."""
     found: set[int] = set()
-    for node in _nodes(predicate):
+    for node in nodes(predicate):
         if isinstance(node, Within):
             found.add(node.feature)
         elif isinstance(node, Linear):
@@ -121,12 +108,12 @@ def features_used(predicate: Predicate) -> tuple[int, ...]:
 
 def reads_label(predicate: Predicate) -> bool:
     """Whether the model's answer occurs in `predicate`."""
-    return any(isinstance(node, HasLabel) for node in _nodes(predicate))
+    return any(isinstance(node, HasLabel) for node in nodes(predicate))
 
 
 def label_sets(predicate: Predicate) -> frozenset[tuple[int, ...]]:
     """The sets of labels that `predicate` asks for."""
-    return frozenset(node.labels for node in _nodes(predicate) if isinstance(node, HasLabel))
+    return frozenset(node.labels for node in nodes(predicate) if isinstance(node, HasLabel))
 
 
 def restrict(predicate: Predicate, label: int) -> Predicate:

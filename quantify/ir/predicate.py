@@ -8,6 +8,7 @@ refuses what does not fit its words.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -129,17 +130,20 @@ IntExpr = Linear | Plus | Times | FloorDiv | Extreme | CountOf | Score
 Predicate = Always | Within | HasLabel | Sign | Negation | AllOf | AnyOf
 
 
-def reads_scores(node: IntExpr | Predicate) -> bool:
-    """Whether the network's scores occur in `node`."""
+def nodes(node: IntExpr | Predicate) -> Iterator[IntExpr | Predicate]:
+    """The node and everything below it."""
     stack: list[IntExpr | Predicate] = [node]
     while stack:
         top = stack.pop()
-        if isinstance(top, Score):
-            return True
+        yield top
         if isinstance(top, Plus | Extreme | CountOf | AllOf | AnyOf):
             stack.extend(top.arguments)
         elif isinstance(top, Sign | Negation | FloorDiv):
             stack.append(top.argument)
         elif isinstance(top, Times):
             stack.extend((top.left, top.right))
-    return False
+
+
+def reads_scores(node: IntExpr | Predicate) -> bool:
+    """Whether the network's scores occur in `node`."""
+    return any(isinstance(part, Score) for part in nodes(node))

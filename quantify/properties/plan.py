@@ -16,7 +16,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from quantify.errors import InputError
 from quantify.properties import yaml
 from quantify.properties.fields import Fields, boolean, integer, items, rational, text
 from quantify.properties.source import PropertySource, load
@@ -53,11 +52,7 @@ def load_plan(path: Path) -> Plan:
     Raises:
         InputError: Not there, not YAML, an unknown key, an empty list, a file that is not there; with the line.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}", f"give a plan such as {EXAMPLE}") from None
-    root = yaml.parse(content, str(path))
+    root, _ = yaml.read(path, f"give a plan such as {EXAMPLE}")
     if not isinstance(root, Mapping):
         fail(root, "a plan is a mapping", f"write {EXAMPLE}")
     fields = Fields(root, "a plan", TOP)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import cast
 
-from quantify.errors import InputError
 from quantify.ir.problem import PropertyKind
 from quantify.properties import yaml
 from quantify.properties.fields import Fields, choice, text
@@ -47,13 +45,7 @@ def load(path: Path) -> PropertySource:
     Raises:
         InputError: Not there, not YAML 1.2, of an unknown kind, or with unknown keys; with the line.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read: {error.strerror}", "give a property file: quantify init --example relations"
-        ) from None
-    root = yaml.parse(content, str(path))
+    root, digest = yaml.read(path, "give a property file: quantify init --example relations")
     if not isinstance(root, Mapping):
         fail(root, "a property file is a mapping", "begin with property: safety")
     nodes = {key.text: node for key, node in root.items}
@@ -61,7 +53,7 @@ def load(path: Path) -> PropertySource:
         fail(root, "the key 'property' is missing", f"write property: and one of {', '.join(KEYS)}")
     kind = cast(PropertyKind, choice(nodes["property"], "property", KEYS))
     name = text(nodes["name"], "name") if "name" in nodes else path.stem
-    source = PropertySource(path, hashlib.sha256(content).hexdigest(), kind, name, root)
+    source = PropertySource(path, digest, kind, name, root)
     fields = source.fields  # refuses unknown keys before a model is read
     if kind == "robustness":
         fields.need("inputs", 'write inputs: {file: data.csv, rows: "0-9", label: target}')

@@ -7,11 +7,13 @@ the core schema of YAML 1.2.2, chapter 10.3. Nothing is ever constructed from a 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NoReturn
 
 from quantify.errors import InputError
@@ -112,6 +114,23 @@ def exact_decimal(text: str) -> Number | None:
 def integral(value: Number) -> Number:
     """`value` as an int when it is one."""
     return value.numerator if value.denominator == 1 else value
+
+
+def read(path: Path, hint: str) -> tuple[Node, str]:
+    """The document in a file, and the file's SHA-256 digest.
+
+    Args:
+        path: The file.
+        hint: What to give instead where it cannot be read.
+
+    Raises:
+        InputError: It cannot be read; and as of `parse`.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}", hint) from None
+    return parse(content, str(path)), hashlib.sha256(content).hexdigest()
 
 
 def parse(content: bytes, file: str) -> Node:

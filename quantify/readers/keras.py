@@ -22,8 +22,9 @@ from quantify.ir.network import Network
 from quantify.readers.float_network import at_least, predictor
 from quantify.readers.hdf5_file import MAGIC, Hdf5File
 from quantify.readers.installed import TENSORFLOW, versions
+from quantify.readers.keras_builder import Builder, Wanted, Weights
 from quantify.readers.keras_config import CHAIN, SAVE_AGAIN, Architecture, LayerConfig, architecture, parse_json
-from quantify.readers.keras_layers import RECURRENT, Builder, Wanted, Weights, unsupported
+from quantify.readers.keras_layers import RECURRENT, converter, unsupported
 from quantify.readers.unpickle import printable
 
 CONFIG = b"config.json"
@@ -155,7 +156,7 @@ class OrderedWeights:
         """Layers without weights do not count here."""
 
     def take(self, layer: LayerConfig, shapes: Sequence[Wanted]) -> list[NDArray[np.generic]]:
-        """See `keras_layers.Weights`."""
+        """See `keras_builder.Weights`."""
         if self._next == len(self._saved):
             raise InputError("has no weights in the file", SAVE_AGAIN)
         name, weights = self._saved[self._next]
@@ -192,7 +193,7 @@ class ArchiveWeights:
         self._group = f"{kind}_{number}" if number else kind
 
     def take(self, layer: LayerConfig, shapes: Sequence[Wanted]) -> list[NDArray[np.generic]]:
-        """See `keras_layers.Weights`."""
+        """See `keras_builder.Weights`."""
         inner = ("cell",) if layer.kind in RECURRENT else ()
         where = ("layers", self._group, *inner, "vars")
         found = self._file.members(where) or []
@@ -232,7 +233,7 @@ def assemble(chain: Architecture, weights: Weights) -> Network:
     builder = Builder(shape, dtype, weights, None if shape is None else math.prod(shape))
     for layer in chain.layers:
         weights.visit(layer)
-        builder.add(layer)
+        builder.add(layer, converter(layer))
     found = builder.known()
     if builder.inputs is None or not builder.layers:
         raise InputError("has no layer that computes anything", CHAIN)

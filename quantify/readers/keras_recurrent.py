@@ -15,8 +15,8 @@ from quantify.errors import InputError
 from quantify.ir.record import ModelRef
 from quantify.ir.recurrent import Activation, Cell, DenseLayer, Floats, Head, RecurrentLayer, RecurrentNetwork
 from quantify.readers import keras, read_bytes
+from quantify.readers.keras_builder import Wanted, Weights, number, sizes
 from quantify.readers.keras_config import LayerConfig
-from quantify.readers.keras_layers import Wanted, Weights, number, sizes
 from quantify.readers.unpickle import printable
 
 GATES: dict[Cell, int] = {"gru": 3, "lstm": 4}
