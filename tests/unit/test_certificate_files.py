@@ -112,7 +112,7 @@ def test_files_that_are_no_certificates_are_bad_input(tmp_path, example):
             gzip.compress(good)[:-20], gzip.compress(good[:-90]), gzip.compress(good[:200]),
             gzip.compress(good + b"x"), gzip.compress(good) + b"x", gzip.compress(good.replace(b"\x41", b"\x43", 1)),
         ],
-        "version": [gzip.compress(good.replace(b'"version":1', b'"version":2', 1))],
+        "version": [gzip.compress(good.replace(b'"version":1', b'"version":' + v, 1)) for v in (b"2", b"true", b'"1"')],
     }  # fmt: skip
     for match, contents in cases.items():
         for content in contents:
@@ -188,6 +188,24 @@ def test_lines_that_are_not_what_they_must_be_are_refused(tmp_path, example, cha
     path.write_bytes(gzip.compress(text + json.dumps({"sha256": hashlib.sha256(text).hexdigest()}).encode() + b"\n"))
     with pytest.raises(InputError, match="damaged"):
         Reader(path)
+
+
+def test_names_that_come_twice_are_refused(tmp_path, example):
+    problem, stream, counts = example
+    line = case_line(CaseHead(0, problem.digest(problem.cases[0]), counts, len(stream)))
+    path = tmp_path / "c.cert"
+    for one, two in (
+        (b'"0":', b'"0":["0","0"],"0":'),
+        (b'"counts":', b'"counts":{},"counts":'),
+        (b'"case":0', b'"case":1,"case":0'),
+        (b'"format":', b'"format":"x","format":'),
+    ):
+        text = (head_line(HEAD) + line).replace(one, two, 1) + stream
+        assert two in text
+        seal = json.dumps({"sha256": hashlib.sha256(text).hexdigest()}).encode() + b"\n"
+        path.write_bytes(gzip.compress(text + seal))
+        with pytest.raises(InputError, match=r"damaged|no certificate"):
+            Reader(path)
 
 
 def of_cases(path, problem, numbers, counts, streams):

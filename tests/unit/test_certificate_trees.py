@@ -350,6 +350,38 @@ def test_scores_that_are_multiplied_or_divided_are_not_covered(stream):
             proven(problem, stream)
 
 
+@pytest.mark.parametrize("at_zero", [-1, 0, 1])
+@pytest.mark.parametrize("slope", [1, -1])
+def test_a_sign_at_zero_is_what_the_layer_says(at_zero, slope):
+    # Score 0 is 2·sign(±x), score 1 is ±1: their order at x = 0 depends on what sign(0) is.
+    network = IntNetwork(1, (int_layer([[slope]], [0], "sign", at_zero=at_zero), int_layer([[2], [0]], [0, slope])), 2)
+    problem = network_problem(network, (9,))
+    alike = at_zero == slope
+    leaf = b"\x40\xff\x00\x00" if slope > 0 else b"\x40\x01\xff\x00"
+    first = 9 if slope > 0 else 0
+    expected = first if alike else abs(first - 1)
+    assert proven(problem, b"\x00\x01\x41" + leaf).counts == {"0": (expected,) * 2, "1": (9 - expected,) * 2}
+    if alike:
+        assert proven(problem, leaf).counts == {"0": (first, first), "1": (9 - first, 9 - first)}
+    else:
+        with pytest.raises(RefutedError, match="not proven"):
+            proven(problem, leaf)
+
+
+def test_activations_that_certificates_do_not_know_are_refused():
+    last = int_layer([[1, 0], [0, 1]], [0, 0])
+    members = replace(int_layer([[0, 0]] * 2, [0, 0], "max"), members=np.array([[0, 1], [1, -1]]))
+    for layer, why in (
+        (int_layer([[1, 0], [0, 1]], [0, 0], "leaky", positive=2, negative=-1), "falling slopes"),
+        (members, "has the activation max"),
+        (int_layer([[1, 0], [0, 1]], [0, 0], "requantise"), "has the activation requantise"),
+    ):
+        problem = network_problem(IntNetwork(2, (layer, last), 2), (9, 9))
+        for stream in (b"\x41", b"\x40\xff\xff\x00"):
+            with pytest.raises(RefutedError, match=why):
+                proven(problem, stream)
+
+
 def test_what_certificates_have_no_numbers_for_is_refused():
     flat = int_layer([[0], [0]], [0, 0])
     far = network_problem(IntNetwork(1, (flat,), 2), (2 << 40,), region=Box(((1 << 40) - 1,), ((1 << 40) + 1,)))

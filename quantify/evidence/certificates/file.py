@@ -217,8 +217,9 @@ class Reader:
         first = self._json("no certificate of quantify")
         if first.get("format") != FORMAT:
             raise self.bad("no certificate of quantify")
-        if first.get("version") != VERSION:
-            raise self.bad(f"a certificate of version {first.get('version')!r}; this quantify reads version {VERSION}")
+        if type(first.get("version")) is not int or first["version"] != VERSION:
+            version = f"{first.get('version')!r:.20}"
+            raise self.bad(f"a certificate of version {version}; this quantify reads version {VERSION}")
         try:
             model, source = first["model"], first["property"]
             texts = (model["sha256"], model["name"], source["sha256"], source["name"], source["text"])
@@ -269,7 +270,7 @@ class Reader:
             raise self.bad(why if not line else "damaged: a line is cut off or too long")
         self._digest.update(line)
         try:
-            found = json.loads(line.decode())
+            found = json.loads(line.decode(), object_pairs_hook=_object)
         except (ValueError, RecursionError):
             raise self.bad(why) from None
         if not isinstance(found, dict):
@@ -281,6 +282,14 @@ class Reader:
             return self._zip.readline(size) if line else self._zip.read(size)
         except (OSError, EOFError, zlib.error) as error:
             raise self.bad(f"damaged: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a name that comes twice would mean one thing to this reader and another to the next."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
 
 
 def _is_name(text: str) -> bool:
