@@ -57,6 +57,15 @@ def test_coverage_of_the_mean_of_two_rows_is_at_least_nominal() -> None:
     assert misses <= risk
 
 
+def test_of_several_rows_each_may_miss_with_its_part_of_the_risk() -> None:
+    rows = ((3, 10, F(1, 2)), (7, 12, F(1, 3)), (9, 9, F(1, 6)))
+    lower, upper = interval_of(tuple(Draws(*row) for row in rows), "share", F(3, 20))
+    tail = 0.05 / 2  # three rows: 0.15/3 each, half of it a side
+    assert float(lower) == pytest.approx(sum(w * beta.ppf(tail, k, n - k + 1) for k, n, w in rows), rel=1e-9)
+    ends = [w * (1 if k == n else beta.isf(tail, k + 1, n - k)) for k, n, w in rows]
+    assert float(upper) == pytest.approx(float(sum(ends)), rel=1e-9)
+
+
 def test_unanswered_draws_count_against_both_ends() -> None:
     lower, upper = interval_of((Draws(30, 50, unknown=5),), "share", F(1, 20))
     assert lower == interval_of((Draws(30, 50),), "share", F(1, 20))[0]
