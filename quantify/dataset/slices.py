@@ -7,9 +7,11 @@ presheaf. Definitions 3.1 and 3.2 and section 4.1 are implemented in `families` 
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -123,13 +125,14 @@ def look(
     distinct, values = distinct.taken(order), values[order]
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    with ThreadPoolExecutor(1) as pool:
-        intervals = pool.submit(_intervals, assigned, plan, distinct, values, looked_at)
+    with ThreadPoolExecutor(min(limits.jobs, 2)) as pool:
+        intervals = _intervals(pool, assigned, plan, distinct, values, looked_at)
         incon, attained, of_whole, done = _inconsistency(
             space, distinct, values, whole_value, plan.k, incon_of, limits, progress
         )
+    plain, corrected = intervals
     sizes, samples, hits = (some.astype(np.int64) for some in (distinct.size, distinct.samples, distinct.hits))
-    sets = Sets(distinct.members, sizes, samples, hits, values, *intervals.result(), incon, attained)
+    sets = Sets(distinct.members, sizes, samples, hits, values, *plain, *corrected, incon, attained)
     equal = place[equal_to]
     equal_order = np.argsort(equal, kind="stable")
     whole = _whole(assigned, plan, whole_value, of_whole, table.rows)
@@ -316,12 +319,12 @@ def _ends(
 
 
 def _intervals(
-    assigned: Assignment, plan: Plan, distinct: Family, values: Floats, looked_at: int
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Intervals of each set by itself, and by Bonferroni's correction of all sets at once."""
+    pool: Executor, assigned: Assignment, plan: Plan, distinct: Family, values: Floats, looked_at: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """Both ends for each set by itself, then corrected by Bonferroni for all at once; the pool begins with both."""
     risk = 1 - plan.confidence
-    parts = (distinct.hits, distinct.samples, values)
-    return (*_ends(assigned, plan, *parts, risk), *_ends(assigned, plan, *parts, risk / looked_at))
+    ends = partial(_ends, assigned, plan, distinct.hits, distinct.samples, values)
+    return pool.map(ends, (risk, risk / looked_at))
 
 
 def _whole(assigned: Assignment, plan: Plan, value: Floats, of_whole: tuple[float, int] | None, rows: int) -> Whole:
