@@ -342,6 +342,15 @@ def test_near_text(tmp_path: Path) -> None:
     assert [one_.similarity for one_ in found.near.values()] == [Fraction(len(one & other), len(one | other))]
 
 
+def test_a_share_that_is_the_threshold_itself_is_near(tmp_path: Path) -> None:
+    # Of three values two are shared: 2 of the 4 that both have. Many rows, as each is found with some probability.
+    rows = [{"a": 1, "b": 2, "c": 100 + i} for i in range(40)]
+    found = check(tmp_path, case(a=1, b=2, c=3), "".join(json.dumps(row) + "\n" for row in rows), near=0.5)
+    assert found.clean
+    assert found.near is not None
+    assert [(at, one.similarity) for at, one in found.near.items()] == [(0, Fraction(1, 2))]
+
+
 # --- what is kept -----------------------------------------------------------------------------------------------------
 def test_nothing_of_the_data_is_in_the_record(tmp_path: Path) -> None:
     secret = "xyzzy-secret-note"
