@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -324,3 +325,22 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert "does not accept missing" in refused(
         tmp_path, "property: classes\ndomain: {from: d.csv, drop: [b]}\n", missing
     )
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        IntFeature("f", minimum=-3, maximum=4),
+        IntFeature("f", missing=True, minimum=2, maximum=2),
+        BoolFeature("f"),
+        CategoricalFeature("f", values=("a", "b", "c"), codes=(-1, Fraction(1, 2), 7)),
+        FixedFeature("f", minimum=Fraction(-1, 2), step=Fraction(3, 10), steps=6),
+        Float32Feature("f", minimum=-3e-45, maximum=3e-45),
+    ],
+)
+def test_positions_are_where_a_walk_over_the_values_finds_them(feature: Feature) -> None:
+    grid = [Fraction(feature.value(p)) for p in range(feature.grid_size)]
+    between = [(a + b) / 2 for a, b in pairwise(grid)]
+    for value in (*grid, *between, grid[0] - Fraction(1, 3), grid[-1] + Fraction(1, 3)):
+        assert feature.first_at_least(value) == sum(one < value for one in grid)
+        assert feature.position(value) == (grid.index(value) if value in grid else None)

@@ -90,11 +90,17 @@ def test_the_model_says_what_it_is(tmp_path: Path) -> None:
     assert model.predict(points).tolist() == wanted
 
 
-@pytest.mark.parametrize("point", [[1.0000001, 0.0], [0.0, -1e-9]])
-def test_inputs_outside_the_header_are_errors(point: list[float], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("point", "said"),
+    [
+        ([1.0000001, 0.0], r"input 0 is 1\.0000001, outside \[-1\.0, 1\.0\]"),
+        ([0.0, -1e-9], r"input 1 is -1e-09, outside \[0\.0, 10\.0\]"),
+    ],
+)
+def test_inputs_outside_the_header_are_errors(point: list[float], said: str, tmp_path: Path) -> None:
     model = read_model(written(tmp_path, SMALL))
-    with pytest.raises(InputError, match="outside"):
-        model.predict(np.array([[0.0, 0.0], point]))
+    with pytest.raises(InputError, match=said):
+        model.predict(np.array([[0.0, 0.0], [0.5, 1.0], point]))
 
 
 def test_windows_line_ends_and_missing_final_commas_are_fine(tmp_path: Path) -> None:
