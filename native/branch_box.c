@@ -234,7 +234,7 @@ static void add_labels(worker *w, const box *b, int32_t label, u128 points)
 static int count_reduced(worker *w, box *b, u128 size)
 {
     const branch_plan *plan = w->plan;
-    uint64_t counts[MAX_REDUCED_LABELS];
+    uint64_t counts[MAX_REDUCED_LABELS] = {0};
     int32_t labels = __builtin_popcountll(b->labels), unstable = branch_unstable(w);
     /* A form takes three instructions for four points at least. */
     if (labels > MAX_REDUCED_LABELS || unstable > MAX_RELUS) return 0;

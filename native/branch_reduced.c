@@ -9,6 +9,7 @@
 #define EXACT_LIMIT 0x1p51
 #define CHARGE 0x1p-50
 #define LEAST_CHARGE 0x1p-900
+#define MOST_REACH 0x1p1000 /* no sum overflows below it */
 
 /* A folded row: constant, coefficients of the inputs (from the box's low corner), weights of the relus so far. */
 size_t branch_reduced_row(int32_t dims) { return sizeof(double) * (size_t)(1 + dims + MAX_RELUS); }
@@ -62,7 +63,7 @@ static int append(const worker *w, reduced *r, const box *b, const double *row, 
     r->error[f] = error;
     r->reach[f] = reach > 1 ? reach : 1;
     r->forms++;
-    return reach < 0x1p1000;
+    return reach < MOST_REACH && error < MOST_REACH;
 }
 
 static double scaled(const worker *w, double *row, double by, double error)

@@ -6,6 +6,7 @@ are divided before they become doubles (0 unless they are enormous).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from quantify.ir.problem import Box
 Matrix = list[list[int]]
 WIDEST_DOUBLE = 400
 """Integers of more bits are scaled down before they become doubles."""
+MOST_SCALE = 850
+"""Beyond it the charges of the native engine for underflow, 2^-900, would hide whole numbers, and doubles vanish."""
 EXACT_BITS = 53
 WORD = 63
 ROUNDING = 2.0**-51
@@ -105,6 +108,26 @@ def dense(layer: IntLayer) -> Matrix:
     return out
 
 
+def scale_of(reach: int) -> int:
+    """The power of two by which integers of at most `reach` are divided before they become doubles.
+
+    Raises:
+        OverflowError: It is more than doubles can take.
+    """
+    return checked(max(0, reach.bit_length() - WIDEST_DOUBLE))
+
+
+def checked(scale: int) -> int:
+    """The scale itself.
+
+    Raises:
+        OverflowError: It is above `MOST_SCALE`.
+    """
+    if scale > MOST_SCALE:
+        raise OverflowError(f"integers are divided by 2^{scale}")
+    return scale
+
+
 def scaled(value: int, scale: int) -> float:
     """value / 2^scale, rounded to nearest."""
     return value / (1 << scale) if scale >= 0 else float(value << -scale)
@@ -119,7 +142,11 @@ def matrix(rows: Matrix, scale: int, columns: int) -> NDArray[np.float64]:
 
 
 def prepare(network: IntNetwork, region: Box) -> Layers:
-    """Fold the inputs that `region` (not empty) fixes, and prove magnitudes and rounding errors over it."""
+    """Fold the inputs that `region` (not empty) fixes, and prove magnitudes and rounding errors over it.
+
+    Raises:
+        OverflowError: Numbers leave the range of doubles.
+    """
     varying = [k for k in range(network.inputs) if region.high[k] - region.low[k] > 1]
     fixed = {k: region.low[k] for k in range(network.inputs) if region.high[k] - region.low[k] == 1}
     stack = [(dense(layer), [int(b) for b in layer.bias.tolist()], layer) for layer in network.layers]
@@ -156,7 +183,7 @@ def _ranges(layer: Layer, low: list[int], high: list[int], layers: Layers) -> tu
     """Sets scales and magnitudes; returns the largest number met and the ranges of the values."""
     source = layer.source
     reach = max((_reach(row, b, low, high) for row, b in zip(layer.weights, layer.bias, strict=True)), default=0)
-    layer.argument_scale = max(0, reach.bit_length() - WIDEST_DOUBLE)
+    layer.argument_scale = scale_of(reach)
     out_low, out_high = [], []
     for row, bias in zip(layer.weights, layer.bias, strict=True):
         least = bias + sum(w * (a if w > 0 else b) for w, a, b in zip(row, low, high, strict=True))
@@ -167,7 +194,7 @@ def _ranges(layer: Layer, low: list[int], high: list[int], layers: Layers) -> tu
     if source.activation == "leaky":
         reach *= max(1, source.positive)
         layer.slope_scale = max(0, source.positive.bit_length() - 30)
-        layer.value_scale = layer.argument_scale + layer.slope_scale
+        layer.value_scale = checked(layer.argument_scale + layer.slope_scale)
     if source.activation in ("sign", "floor_shift"):
         layer.value_scale = 0
         reach = max(reach, abs(source.low), abs(source.high))
@@ -215,7 +242,12 @@ def _errors(layers: Layers) -> None:
 def point_error(
     weights: NDArray[np.float64], bias: NDArray[np.float64], largest: NDArray[np.float64], error: float
 ) -> float:
-    """Bound on the error of |weights|·values + |bias| when each value, at most `largest`, is off by at most `error`."""
+    """Bound on the error of |weights|·values + |bias| when each value, at most `largest`, is off by at most `error`.
+
+    Infinite where doubles cannot hold it.
+    """
     rounding = (len(largest) + 8) * ROUNDING
-    rows: Any = (weights * (error + rounding * (largest + error))).sum(axis=1) + rounding * bias
-    return float(rows.max(initial=0.0)) * SAFE
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows: Any = (weights * (error + rounding * (largest + error))).sum(axis=1) + rounding * bias
+    bound = float(rows.max(initial=0.0)) * SAFE
+    return bound if bound < math.inf else math.inf  # 0 times infinity is no number

@@ -10,7 +10,6 @@ import numpy as np
 from quantify.engines.branch_layers import (
     EXACT_BITS,
     SAFE,
-    WIDEST_DOUBLE,
     WORD,
     Layer,
     Layers,
@@ -19,6 +18,7 @@ from quantify.engines.branch_layers import (
     point_error,
     prepare,
     refusal,
+    scale_of,
     scaled,
 )
 from quantify.engines.branch_predicates import Affine, Compiled, Node, UnsupportedError, compile_queries
@@ -31,7 +31,7 @@ MAX_POINTS = 1 << 120
 MAX_WIDTH = 1 << 40
 MAX_WEIGHTS = 1 << 21
 MOST_DOUBLE_BITS = 600
-"""Bits of all layers' constants together that doubles hold in any case, inputs and sums included."""
+"""Bits of all layers' constants and sums together that doubles hold in any case, inputs included."""
 ACTIVATIONS = {"none": 0, "relu": 1, "leaky": 2, "sign": 3, "floor_shift": 4}
 NARROW_BITS, WIDE_BITS = 61, 122
 LANES = 8
@@ -106,12 +106,20 @@ def _beyond_doubles(problem: GridProblem, case: GridCase) -> str | None:
     network, region = problem.network, case.region
     assert network is not None
     assert isinstance(region, Box)
+    # A sum over the inputs of a layer adds bits to those of its weights.
     bits = sum(
         max(abs(int(x)) for x in (*_ends(layer.rows.values), *_ends(layer.bias), layer.cap or 0, layer.positive,
                                   layer.negative, layer.low, layer.high, 1 << layer.shift)).bit_length()
+        + layer.rows.inputs.bit_length()
         for layer in network.layers
     )  # fmt: skip
-    if bits <= MOST_DOUBLE_BITS or region.size <= 1:
+    if region.size <= 1:
+        return None
+    rows = [
+        (abs(row.constant) + sum(map(abs, (*row.scores.values(), *row.positions.values())))).bit_length()
+        for row in _compile(problem, case).rows
+    ]
+    if bits + max(rows, default=0) <= MOST_DOUBLE_BITS:
         return None
     try:
         make_plan(problem, case, Tuning(), workers=1, recording=False, isa=0, most_waiting=1)
@@ -296,7 +304,7 @@ class _Builder:
         weights, bias = layers.score_weights, layers.score_bias
         labels = len(bias)
         top = max(self._reach(row, b) for row, b in zip(weights, bias, strict=True))
-        scale = max(0, top.bit_length() - WIDEST_DOUBLE)
+        scale = scale_of(top)
         native.score_weights = self._doubles(self._last(weights, scale))
         native.score_bias = self._doubles([scaled(b, scale) for b in bias])
         native.score_error = 0.0 if layers.exact else self._error(weights, bias, [], scale)
@@ -350,7 +358,7 @@ class _Builder:
         for total, constant, over in zip(weights, bias, inputs, strict=True):
             top = self._reach(total, constant)
             top += sum(abs(c) * most for c, most in zip(over, layers.input_largest, strict=True))
-            scales.append(max(0, top.bit_length() - WIDEST_DOUBLE))
+            scales.append(scale_of(top))
             exact = layers.exact and top.bit_length() < EXACT_BITS
             errors.append(0.0 if exact else self._error([total], [constant], [over], scales[-1]))
         dims = max(1, len(layers.varying))

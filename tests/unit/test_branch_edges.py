@@ -13,7 +13,7 @@ from quantify.engines.branch_checkpoint import Checkpoints
 from quantify.engines.branch_plan import Tuning
 from quantify.evidence.certificates.check import check
 from quantify.ir.network import IntNetwork
-from quantify.ir.predicate import AnyOf, CountOf, HasLabel, Linear, Plus, Sign, Times, Within
+from quantify.ir.predicate import AnyOf, CountOf, HasLabel, Linear, Plus, Score, Sign, Times, Within
 from quantify.ir.problem import GridQuery
 from quantify.resources import Limits, Progress
 
@@ -91,6 +91,51 @@ def test_integers_that_leave_the_doubles_are_refused():
     wide = int_layer([[1 << 900], [1]], [-(4 << 900), 2], "floor_shift", shift=898, low=-(1 << 1100), high=1 << 1100)
     problem = network_problem(IntNetwork(1, (wide, int_layer([[1, 0], [0, 1]], [0, 0])), 2), (9,))
     assert BranchEngine().refuses(problem, problem.cases[0]) == "its integers leave the range of doubles"
+
+
+def test_weights_that_scaling_makes_vanish_are_refused():
+    """Both neurons have the argument 2^990 (x − 50); beside a weight of 2^500 no double holds one of 1."""
+    top = 1 << 1000
+    clamped = int_layer([[1 << 990]], [-(50 << 990)], "floor_shift", shift=0, low=-top, high=top)
+    apart = int_layer([[1 << 500], [1]], [0, 0])
+    scores = int_layer([[0, 0], [0, 1]], [0, 0])
+    problem = network_problem(IntNetwork(1, (clamped, apart, scores), 2), (300,))
+    assert BranchEngine().refuses(problem, problem.cases[0]) == "its integers leave the range of doubles"
+
+
+def test_conditions_that_scaling_makes_vanish_are_refused():
+    plain = IntNetwork(2, (int_layer([[1, 0], [0, 0]], [0, 0]),), 2)
+    for bits, refused in ((300, False), (1500, True)):
+        condition = Sign("<", Plus((Times(Linear((), 1 << bits), Score(0, 0, 8)), Linear(((1, -1),), 0))))
+        problem = network_problem(plain, (9, 8), [GridQuery("some", condition)])
+        reason = BranchEngine().refuses(problem, problem.cases[0])
+        assert (reason == "its integers leave the range of doubles") == refused
+        if not refused:
+            assert reason is None
+            assert ends(problem) == {"some": (7, 7)} == exactly(problem)  # x = 0 and y > 0
+
+
+@pytest.mark.parametrize("isa", ["portable", ""])
+@pytest.mark.parametrize("seed", range(30))
+def test_errors_that_overflow_decide_nothing(seed, isa):
+    """What rounding may do in layers of 300-bit weights outgrows doubles, while caps and signs keep values small."""
+    rng = random.Random(seed)
+    layers = []
+    for before in (2, 3, 3, 3, 3, 3)[: rng.randint(4, 6)]:
+        reach = 1 << rng.choice((200, 300, 390))
+        weights = [
+            [rng.choice((0, rng.randint(-reach, reach), rng.randint(-5, 5))) for _ in range(before)] for _ in range(3)
+        ]
+        bias = [rng.choice((0, 0, rng.randint(-reach, reach))) for _ in range(3)]
+        if rng.random() < 0.8:
+            layers.append(int_layer(weights, bias, "relu", cap=rng.randint(1, 9)))
+        else:
+            layers.append(int_layer(weights, bias, "sign", at_zero=rng.choice((-1, 0, 1))))
+    layers.append(int_layer([[rng.randint(-2, 2) for _ in range(3)] for _ in range(3)], [0, 0, 0]))
+    problem = network_problem(IntNetwork(2, tuple(layers), 3), (9, 8))
+    assert BranchEngine().refuses(problem, problem.cases[0]) is None
+    for tuning in (Tuning(), Tuning(leaf_points=1, reduced_work=0)):
+        assert ends(problem, BranchEngine(isa=isa, tuning=tuning)) == exactly(problem)
 
 
 def test_a_run_out_of_memory_leaves_the_last_checkpoint(tmp_path, monkeypatch):
