@@ -12,7 +12,7 @@ import pytest
 
 from quantify.dataset import columns
 from quantify.errors import InputError
-from quantify.properties.table import column_index, open_table
+from quantify.properties.table import cell_of, column_index, open_table
 
 TEXT = "age,weather,failed\n30,dry,0\n41,rain,1\n"
 
@@ -48,9 +48,10 @@ def zipped() -> bytes:
     return target.getvalue()
 
 
-@pytest.mark.parametrize("content", [TEXT.encode(), TEXT.encode("utf-8-sig"), TEXT.replace("\n", "\r\n").encode()])
-def test_what_is_no_mistake_is_read(read: Callable[[bytes], InputError | None], content: bytes) -> None:
-    assert read(content) is None
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_what_is_no_mistake_is_read(read: Callable[[bytes], InputError | None], ends: str, encoding: str) -> None:
+    assert read(TEXT.replace("\n", ends).encode(encoding)) is None
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ def test_what_is_no_mistake_is_read(read: Callable[[bytes], InputError | None], 
         (TEXT.replace(",", ";").replace("dry", "1,5").encode(), "separated by semicolons"),
         (TEXT.replace(",", "\t").encode(), "separated by tabs"),
         (TEXT.replace(",", "|").encode(), "separated by bars"),
+        (TEXT.replace("30", "3\r0").encode(), "cell for"),  # a line ends there
         (TEXT.replace("weather", "wind").encode(), "its columns are 'age', 'wind', 'failed'"),
         (gzip.compress(TEXT.encode()), "unpack it first, as with gzip -d"),
         (zipped(), "save the sheet as CSV"),
@@ -74,3 +76,13 @@ def test_a_mistake_is_told_with_its_remedy(
     assert error is not None
     assert "t.csv" in error.message
     assert hint in error.hint
+
+
+@pytest.mark.parametrize("word", ["", " ", "na", "NaN", "n/a", "N/A", "null", "None", "?"])
+def test_the_words_of_the_documents_for_a_missing_value(word: str) -> None:
+    assert cell_of(word) is None
+
+
+@pytest.mark.parametrize("word", ["0", "no", "nil", "-", "nano"])
+def test_other_words_are_no_missing_value(word: str) -> None:
+    assert cell_of(word) is not None
