@@ -135,6 +135,8 @@ def command(
     limits = limits_from(timeout, memory, seed, jobs)
     if [str(json_file), str(html_file)].count("-") > 1:
         raise click.UsageError("only one of --json and --html can go to stdout")
+    if search["elite"] >= search["population"]:
+        raise click.UsageError(f"--elite {search['elite']} leaves no room for a child: take less than --population")
     output.check_writable(json_file, html_file, found_file, checkpoint)
     from quantify.cli import recording
     from quantify.dataset import evolve, evolve_summary, instances

@@ -131,6 +131,8 @@ def command(
     if str(json_file) == str(html_file) == "-":
         raise click.UsageError("only one of --json and --html can go to stdout")
     _check_options(metric, pred, model, column, positive, value_range, features, property_file)
+    if pred is not None and pred == label:
+        raise click.UsageError(f"--label and --pred are both {pred!r}: what was predicted is another column")
     output.check_writable(json_file, html_file)
     from quantify.dataset import bounds
 

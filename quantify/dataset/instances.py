@@ -18,6 +18,10 @@ from quantify.ir.record import DataRef
 from quantify.ir.selector import Domain, Instances
 
 GENERATED = re.compile(rf"({'|'.join(packing.SETS)}):([0-9]{{1,7}})(?::(rejection|search))?")
+MISNAMED = re.compile(r"ds[0-9]*:.*", re.IGNORECASE)
+"""Meant as such a set."""
+MAGIC, SEVERAL = b"\x93NUMPY", b"PK"
+"""How `.npy` files and `.npz` files begin."""
 
 
 def load(source: str, domain: Domain, seed: int) -> Table:
@@ -45,6 +49,12 @@ def load(source: str, domain: Domain, seed: int) -> Table:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
+        if MISNAMED.fullmatch(source):
+            known = " or ".join(f"{name}:100" for name in packing.SETS)
+            raise InputError(
+                f"--instances {source}: no name of a set of bin packing",
+                f"write {known}, the number of instances behind",
+            ) from None
         raise InputError(
             f"{source}: there is no such file", "give a .npy file, or ds2:100 to generate 100 instances"
         ) from None
@@ -56,12 +66,17 @@ def load(source: str, domain: Domain, seed: int) -> Table:
 
 
 def _matrix(source: str, data: bytes) -> Instances:
+    hint = "save integers, an instance a row, with numpy.save"
+    if data.startswith(SEVERAL):
+        raise InputError(f"{source}: several arrays", hint)
+    if not data.startswith(MAGIC):
+        raise InputError(f"{source}: not a .npy file", hint)
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{source}: not a .npy file: {error}", "save it with numpy.save") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{source}: several arrays", "save the matrix of instances alone, with numpy.save")
+        # NumPy's advice for what it would have to unpickle is to do so.
+        why = "it holds Python objects" if "pickle" in str(error) else f"not a .npy file: {error}"
+        raise InputError(f"{source}: {why}", hint) from None
     if array.ndim != 2 or not array.size:
         raise InputError(f"{source}: an array of shape {array.shape}", "save a matrix with an instance a row")
     if array.dtype.kind not in "iuf":

@@ -188,8 +188,9 @@ def _losses(table: Columns, name: str, bins: int) -> tuple[Floats, Codes]:
         value = TRUTH.get(cell.lower()) if isinstance(cell, str) else _finite(cell)
         if value is None:
             row = int(np.flatnonzero(column.codes == place)[0])
+            text = written(cell)
             raise InputError(
-                f"{table.path}: row {row}: {written(cell)[:40]!r} is no loss",
+                f"{table.path}: row {row}: {text if len(text) <= 40 else text[:39] + '…'!r} is no loss",
                 "losses are numbers up to 1e150, or true and false",
             )
         values.append(value)

@@ -264,7 +264,9 @@ def _facts(found: Slices) -> Iterator[tuple[str, str]]:
     whole = found.whole
     yield "table", f"{found.table.path}, {whole.size:,} rows (sha256 {found.table.sha256[:SHORT]}…)"
     if found.predictions is not None:
-        yield "predictions", f"{found.predictions} for {found.label}"
+        none_known = found.strange > 0 and found.strange + found.unanswered == whole.size
+        doubt = ": NONE of them is a label of the table" if none_known else ""
+        yield "predictions", f"{found.predictions} for {found.label}{doubt}"
     yield found.metric, MEANINGS[found.metric].format(positive=found.positive)
     at_confidence = "" if found.interval is None else f" at {100 * float(found.confidence):g} % confidence"
     yield WHOLE_NAME, f"{number(found, whole.value)} ({interval(found, whole.lower, whole.upper)}{at_confidence})"

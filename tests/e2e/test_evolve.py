@@ -176,6 +176,13 @@ def test_bad_input(project: Run, tmp_path: Path) -> None:
     refused(project, (*callable_, "--instances", "no.npy"), "there is no such file", "ds2:100")
     (tmp_path / "text.npy").write_text("1,2,3")
     refused(project, (*callable_, "--instances", "text.npy"), "not a .npy file")
+    (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01")
+    refused(project, (*callable_, "--instances", "cut.npy"), "not a .npy file: ")
+    (tmp_path / "cut.npz").write_bytes(b"PK")
+    refused(project, (*callable_, "--instances", "cut.npz"), "several arrays")
+    for name in ("ds3:20", "ds2:two", "ds2:-3"):
+        refused(project, (*callable_, "--instances", name), f"{name}: no name of a set", "ds2:100")
+    refused(project, (*callable_, "--instances", "ds2:2", "--elite", "999"), "--elite 999", "--population")
     (tmp_path / "empty.npy").write_bytes(b"")
     refused(project, (*callable_, "--instances", "empty.npy"), "not a .npy file")
     for name, array, word in [
@@ -185,6 +192,7 @@ def test_bad_input(project: Run, tmp_path: Path) -> None:
         ("half", np.array([[50, 50.5]]), "row 0, item 1 is 50.5"),
         ("huge", np.array([[50, 2**40]]), "row 0, item 1 is"),
         ("words", np.array([["a", "b"]]), "no type of numbers"),
+        ("objects", np.array([[{}]], object), "Python objects"),
         ("range", np.array([[50, 50], [50, 101]]), "row 1, item 1: a size of 101"),
     ]:
         np.save(tmp_path / f"{name}.npy", array)

@@ -101,6 +101,12 @@ def test_the_report_names_the_worst_set_and_the_correction(project: Run) -> None
 
 
 @pytest.mark.needs("chromium")
+def test_predictions_that_are_no_labels_are_named_at_once(project: Run) -> None:
+    head = project("slices", "birds.csv", "--label", "species", "--pred", "wet").stdout.split("\n\n")[0]
+    assert "NONE of them is a label of the table" in head
+    assert "NONE" not in project(*BASIC).stdout
+
+
 def test_the_page_draws_the_lattice_at_any_width(project: Run, tmp_path: Path) -> None:
     assert project(*BASIC, "--depth", "3", "--html", "slices.html", "--quiet").returncode == 0
     shown = show(tmp_path / "slices.html", tmp_path, (400, 1400), (".lattice circle", ".lattice title"))
@@ -184,6 +190,7 @@ def test_the_gate_decides_by_the_worst_slice_and_by_incon(project: Run, tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--label", "species", "--pred", "species"), "--label and --pred are both 'species'"),
         (("--label", "specie", "--pred", "said"), "did you mean 'species'"),
         (("--label", "species"), "--pred YHAT"),
         (("--label", "species", "--pred", "said", "--point", "600"), "--point 0 to 599"),
