@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import resource
+import shutil
 import signal
 import tempfile
 import threading
@@ -364,7 +365,8 @@ def _trial_apart(question: Question, job: Job, flag: str, parent: int) -> Trial 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def expired() -> bool:
-        if os.getppid() != parent:  # it was killed: there is nobody to work for
+        if os.getppid() != parent:  # it was killed: there is nobody to work for, nor to tidy up
+            shutil.rmtree(os.path.dirname(flag), ignore_errors=True)
             os._exit(1)
         return not os.path.exists(flag)
 

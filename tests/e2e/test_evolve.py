@@ -153,9 +153,12 @@ def test_a_limit_leaves_a_partial_answer_that_a_checkpoint_completes(project: Ru
 def test_a_search_that_is_interrupted_goes_on(project: Run, tmp_path: Path, how: signal.Signals) -> None:
     arguments = ["evolve", "--callable", "toy_selectors:smooth", "--instances", "instances.npy", "--runs", "4",
                  "--generations", "200", "--population", "20", "--screen", "0", "--jobs", "2"]  # fmt: skip
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     running = subprocess.Popen(
         [sys.executable, "-P", "-m", "quantify", *arguments, "--checkpoint", "c", "--json", "cut.json"],
-        cwd=tmp_path, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        cwd=tmp_path, env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     # Until some runs are kept: the file of a search without any is five pages long.
     while running.poll() is None and not ((tmp_path / "c").exists() and (tmp_path / "c").stat().st_size > 30_000):
@@ -166,6 +169,10 @@ def test_a_search_that_is_interrupted_goes_on(project: Run, tmp_path: Path, how:
         assert code in (0, 3)  # 0: it was done already
         cut = json.loads((tmp_path / "cut.json").read_text())
         jsonschema.validate(cut, schema("evolve"))
+    end = time.monotonic() + 60
+    while (left := [*temporary.glob("quantify-*")]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not left
     assert project(*arguments, "--checkpoint", "c", "--json", "resumed.json", "--quiet").returncode == 0
     assert project(*arguments, "--json", "whole.json", "--quiet").returncode == 0
     assert json.loads((tmp_path / "resumed.json").read_text()) == json.loads((tmp_path / "whole.json").read_text())
