@@ -106,11 +106,11 @@ def _beyond_doubles(problem: GridProblem, case: GridCase) -> str | None:
     network, region = problem.network, case.region
     assert network is not None
     assert isinstance(region, Box)
-    # A sum over the inputs of a layer adds bits to those of its weights.
+    # A sum over the inputs of a layer adds bits to those of its weights, and so do slopes.
     bits = sum(
         max(abs(int(x)) for x in (*_ends(layer.rows.values), *_ends(layer.bias), layer.cap or 0, layer.positive,
                                   layer.negative, layer.low, layer.high, 1 << layer.shift)).bit_length()
-        + layer.rows.inputs.bit_length()
+        + layer.rows.inputs.bit_length() + (layer.positive.bit_length() if layer.activation == "leaky" else 0)
         for layer in network.layers
     )  # fmt: skip
     if region.size <= 1:
