@@ -83,7 +83,8 @@ class RecurrentSelector:
         """
         given = self.inputs(instances)
         if (self.network.scale, self.network.offset) != (1.0, 0.0):
-            given = given * np.float32(self.network.scale) + np.float32(self.network.offset)
+            given *= np.float32(self.network.scale)
+            given += np.float32(self.network.offset)
         if self._native is None:
             self._native = _Native(self.network)
         return self._native(given)
