@@ -167,30 +167,30 @@ def test_sources_come_from_apt(tmp_path: Path) -> None:
         tmp_path / "bin/apt-get",
         "#!/bin/sh\n[ $1 = indextargets ] || exit 3\n"
         "echo 'Vendor|Vendor|https://packages.example/vendor/'\n"
-        "echo 'Debian|Debian-Security|http://archive.example/debian-security/'\n"
-        "echo 'Debian|Debian|http://archive.example/debian/'\necho 'Debian|Debian|http://archive.example/debian/'\n",
+        "echo 'Debian|Debian-Security|http://archive.example/security/'\n"
+        "echo 'Debian|Debian|http://archive.example/stable/'\necho 'Debian|Debian|http://archive.example/stable/'\n",
     )
     (line,) = fetch_cbmc.source_lines()
-    assert line.endswith("http://archive.example/debian/ trixie main")
+    assert line.endswith("http://archive.example/stable/ trixie main")
 
 
 def test_sources_without_package_lists(tmp_path: Path) -> None:
     script(
         tmp_path / "bin/apt-get",
         "#!/bin/sh\n[ $1 = update ] || exit 0\n"
-        "echo \"'http://archive.example/debian-security/dists/trixie-security/InRelease' x 0\"\n"
-        "echo \"'http://archive.example/debian/dists/trixie/InRelease' x 0\"\n"
-        "echo \"'http://archive.example/debian/dists/trixie-updates/InRelease' x 0\"\n",
+        "echo \"'http://archive.example/security/dists/trixie-security/InRelease' x 0\"\n"
+        "echo \"'http://archive.example/stable/dists/trixie/InRelease' x 0\"\n"
+        "echo \"'http://archive.example/stable/dists/trixie-updates/InRelease' x 0\"\n",
     )
     first, second = fetch_cbmc.source_lines()
-    assert first.endswith("http://archive.example/debian/ trixie main")
-    assert second.endswith("http://archive.example/debian-security/ trixie main")
+    assert first.endswith("http://archive.example/stable/ trixie main")
+    assert second.endswith("http://archive.example/security/ trixie main")
 
 
 def test_an_unreachable_mirror_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script(
         tmp_path / "bin/apt-get",
-        "#!/bin/sh\ncase $1 in indextargets) echo 'Debian|Debian|http://archive.example/debian/';;\n"
+        "#!/bin/sh\ncase $1 in indextargets) echo 'Debian|Debian|http://archive.example/stable/';;\n"
         "*) echo 'E: Could not connect' >&2; exit 100;; esac\n",
     )
     assert fetch_cbmc.main([str(tmp_path / "prefix")]) == 2
